@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from millrace_client import Aggregator, ClientError, Missed, Quote, Refused
+from millrace_client import Aggregator, ClientError, Missed, Quote, Refused, aggregator
 
 LEAST = {"txData": "c3dhcA==", "amountOutMin": "99", "priceImpact": 0.01}
 WAIT = 20.0
@@ -25,6 +26,8 @@ class Service:
         self.answer: Any = LEAST
         self.streams: list[list[bytes]] = []
         """What each further stream sends before it ends; without one it stays open."""
+        self.busy: list[web.Response] = []
+        """Answers that come before."""
 
     async def take(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request)
@@ -32,6 +35,8 @@ class Service:
             self.bodies.append(await request.json())
         if request.path != "/api/v1/quote/stream":
             return web.json_response(self.answer)
+        if self.busy:
+            return self.busy.pop(0)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         if not self.streams:
@@ -96,3 +101,23 @@ async def test_a_stream_goes_on(service: tuple[Service, Aggregator]) -> None:
     assert isinstance(refused, Refused) and refused.reason == "simulation failed"
     assert isinstance(missed, Missed) and missed.why == "connection lost"
     assert isinstance(second, Quote) and second.amount_out_min == 2
+
+
+async def test_a_stream_told_to_wait_very_long(
+    service: tuple[Service, Aggregator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that names a very long time is asked again after a minute, neither at once nor never."""
+    fake, client = service
+    fake.busy = [web.json_response({"error": "busy"}, status=429, headers={"Retry-After": "100000000"})]
+    fake.streams = [[b'event: error\ndata: {"error": "no route"}\n\n']]
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        await asyncio.Event().wait() if len(waits) > 1 else None
+
+    monkeypatch.setattr(aggregator, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    async with await client.stream("A-1", "B-2", amount_in=1) as stream:
+        while not isinstance(await stream.next(WAIT), Refused):
+            pass
+    assert waits[0] == 60.0

@@ -166,6 +166,57 @@ async def test_nothing_is_signed_on_its_word_alone(deployment: Deployment) -> No
     assert [asked for asked in deployment.requests if asked["action"] == "relay"] == []
 
 
+async def test_a_quote_without_a_sender_is_of_the_question(deployment: Deployment) -> None:
+    """A quote that names no sender can be swapped where `txData` is all there is: so it is compared, too."""
+    others = CALL.replace(b"412d31", b"432d33").replace(b"@64@", b"@0f4240@")  # a million of C-3
+    deployment.quote |= {"txData": b64encode(others).decode()}
+    async with deployment.client() as millrace:
+        for told, field in (({"from": "C-3", "amountIn": "1000000"}, "from"), ({"amountIn": "1000000"}, "amountIn")):
+            usual = dict(deployment.quote)
+            deployment.quote |= told
+            with pytest.raises(Mismatch) as mismatch:
+                quote = await millrace.quote("A-1", "B-2", amount_in=100)
+                await millrace.swap(quote, WALLET, amount_out_min=89, gas_limit=20_000_000)
+            assert mismatch.value.field == field
+            deployment.quote = usual
+        bounds: list[dict[str, int]] = [
+            {"amount_out": 90, "amount_in_max": 99}, {"amount_out": 91}, {"amount_in": 100, "amount_out_min": 90},
+        ]  # fmt: skip
+        deployment.quote |= {"amountIn": "100", "amountOut": "90"}
+        for bound in bounds:
+            with pytest.raises(Mismatch):
+                await millrace.quote("A-1", "B-2", **bound)
+    assert deployment.requests == []
+
+
+async def test_what_was_not_looked_at_is_not_signed(deployment: Deployment) -> None:
+    """Of an aggregator's transaction only the fields that were compared go to the wallet."""
+    deployment.quote |= {
+        "amountIn": "100", "amountOut": "89", "slippage": 0.01,
+        "transaction": {
+            "sender": WALLET.address, "receiver": CONTRACTS["local"], "value": "0", "data": deployment.quote["txData"],
+            "gasPrice": 10**9, "gasLimit": 20_000_000, "chainID": "local", "chainId": "local", "version": 2, "nonce": 3,
+            "options": 3, "guardian": PAYER.address, "relayer": WALLET.address, "senderUsername": "YQ==",
+        },
+    }  # fmt: skip
+    async with deployment.client() as millrace:
+        await swapped(millrace)
+    (sent,) = (asked["tx"] for asked in deployment.requests if asked["action"] == "relay")
+    assert sent.keys() & {"options", "guardian", "guardianSignature", "senderUsername"} == set()
+    assert sent["relayer"] == PAYER.address
+
+
+async def test_whom_a_payload_credits(deployment: Deployment) -> None:
+    """A fee goes to nobody, or to whom the question named."""
+    deployment.quote["txData"] = b64encode(CALL.replace(b"@59@@@", b"@59@@07@")).decode()
+    async with deployment.client() as millrace:
+        with pytest.raises(Mismatch, match="referralId"):
+            await swapped(millrace)
+        with pytest.raises(Mismatch, match="referralId"):
+            await swapped(millrace, referral_id=8)
+        await swapped(millrace, referral_id=7)
+
+
 async def test_what_is_told_in_another_form(deployment: Deployment) -> None:
     """Fields that the interface does not show are left out where they cannot be read, and named."""
     async with deployment.client() as millrace:

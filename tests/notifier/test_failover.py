@@ -22,6 +22,7 @@ import pytest
 
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.notifier.app import Notifier
 from millrace.relayer.events.hub_client import HubClient
 from millrace_client import Event, Hub, Missed
 
@@ -309,30 +310,45 @@ async def test_same_sequence_elsewhere(tmp_path: Path, monkeypatch: pytest.Monke
     ]
 
 
-async def test_put_back(tmp_path: Path) -> None:
-    """A journal that was put back to an earlier state is another from there on, though it begins as the same one."""
+async def heard_of(running: Notifier, place: str = "") -> tuple[list[str], str]:
+    """What a consumer at a place hears of a notifier, and where it is then."""
+    heard: list[str] = []
+    async with Hub(urls_of(running.port), resume_after=None if place else 0, place=place) as hub:
+        while hub.last != running.journal.head:
+            item = await asyncio.wait_for(anext(hub), WAIT)
+            heard += [item.id] if isinstance(item, Event) else []
+            await hub.handled()
+        return heard, hub.place
 
-    async def live(*blocks: pb.OutportBlock, place: str = "") -> tuple[list[str], str]:
-        """What a consumer at a place hears of a notifier that is told these, and where it is then."""
-        async with notifier(tmp_path / "a") as running, peers(running) as connect:
-            node = await connect.node()
-            for block in blocks:
-                await node.save(block)
-            heard: list[str] = []
-            async with Hub(urls_of(running.port), resume_after=None if place else 0, place=place) as hub:
-                while hub.last != running.journal.head:
-                    item = await asyncio.wait_for(anext(hub), WAIT)
-                    heard += [item.id] if isinstance(item, Event) else []
-                    await hub.handled()
-                return heard, hub.place
 
-    await live(save_block(0, 0))
-    shutil.copytree(tmp_path / "a", tmp_path / "backup")
-    _, place = await live(save_block(1, 0), save_block(0, 1))
-    shutil.rmtree(tmp_path / "a")
-    shutil.copytree(tmp_path / "backup", tmp_path / "a")
-    new = save_block(2, 0)
-    heard, _ = await live(new, save_block(0, 1), save_block(1, 0), place=place)
+async def gone_on(running: Notifier) -> str:
+    """The place of a consumer of a notifier that is told two more blocks."""
+    async with peers(running) as connect:
+        node = await connect.node()
+        await node.save(save_block(1, 0))
+        await node.save(save_block(0, 1))
+        return (await heard_of(running))[1]
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_put_back(tmp_path: Path, is_running: bool) -> None:
+    """A journal that was put back is another from there on, though it begins as the same one: in one start, too."""
+    home, backup, new = tmp_path / "a", tmp_path / "backup", save_block(2, 0)
+    async with notifier(home) as running, peers(running) as connect:
+        node = await connect.node()
+        await node.save(save_block(0, 0))
+        shutil.copytree(home, backup)  # quiet at the moment
+        place = await gone_on(running) if is_running else ""
+    if not is_running:
+        async with notifier(home) as running:
+            place = await gone_on(running)
+    shutil.rmtree(home)
+    shutil.copytree(backup, home)
+    async with notifier(home) as running, peers(running) as connect:
+        node = await connect.node()
+        for block in (new, save_block(0, 1), save_block(1, 0)):
+            await node.save(block)
+        heard, _ = await heard_of(running, place)
     assert name_of(heard[0])[1] == 0, "from the newest event that is known, or before"
     assert ("SaveBlock", 2, new.blockData.headerHash.hex()) in map(name_of, heard)
 

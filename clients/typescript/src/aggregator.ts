@@ -59,6 +59,7 @@ export type StreamItem =
   | { type: "error"; id: string; error: string }
   | Missed;
 
+const LONGEST_WAIT_MS = 60_000; // a stream that was told to come back much later looks from time to time
 const SILENCE_MS = 40_000; // a stream says something every 15 s: two of these and a little have not come
 
 /** The REST interface of an aggregator. */
@@ -170,7 +171,7 @@ export class Aggregator {
           told = error.retryAfterMs;
         }
       }
-      await sleep(told ?? pauseMs(Math.max(1, attempt)), signal);
+      await sleep(Math.min(told ?? pauseMs(Math.max(1, attempt)), LONGEST_WAIT_MS), signal);
     }
   }
 

@@ -69,6 +69,23 @@ test("a question that is refused ends the stream with the refusal; a rate limit 
   assert.equal(service.requests.length, 3);
 });
 
+test("a service that names a very long time is asked again after a minute, neither at once nor never", async () => {
+  const busy = { status: 429, headers: { "Retry-After": "100000000" }, body: { error: "rate limit exceeded: too many streams" } };
+  const client = await serving(busy, event("1", {}));
+  const { setTimeout: wait } = globalThis;
+  const waits = [];
+  globalThis.setTimeout = (work, ms, ...more) => {
+    waits.push(ms);
+    return wait(work, ms >= 60_000 ? 1 : ms, ...more);
+  };
+  try {
+    await take(client.stream(ASKED), 1);
+  } finally {
+    globalThis.setTimeout = wait;
+  }
+  assert.equal(Math.max(...waits), 60_000);
+});
+
 test("leaving the iteration, or its signal, ends the connection", async () => {
   const client = await serving(event("1", {}));
   const closed = new Promise((resolve) => service.server.once("request", (request) => request.once("close", resolve)));

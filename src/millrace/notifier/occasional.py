@@ -1,4 +1,4 @@
-"""Log lines that a peer can provoke at will, at most one a second each."""
+"""Log lines that a peer can provoke at will, or a failing disk, at most one a second each."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
 from millrace.notifier.brokers import sink
+from millrace.notifier.brokers.cursor_file import Cursor, CursorFile
 from millrace.notifier.brokers.item import Item
 from millrace.notifier.brokers.sink import Bounds, Sink
 
@@ -77,6 +78,20 @@ async def test_restarts(tmp_path: Path) -> None:
     for number in range(4):
         published += (await told(tmp_path, BLOCKS[3 * number :][:3]))[1]
     assert published == ids(BLOCKS)
+
+
+async def test_killed_while_the_broker_is_away(tmp_path: Path) -> None:
+    """A start takes the cursor over to its name also when it publishes nothing, and is killed."""
+    await told(tmp_path, BLOCKS[:3])
+    cursor = (tmp_path / "list.cursor").read_text()
+    async with notifier(tmp_path) as running, asyncio.timeout(WAIT):
+        one = ListSink(running)
+        await one.start()
+        while (tmp_path / "list.cursor").read_text() == cursor:
+            await asyncio.sleep(0.01)
+        kept = CursorFile(tmp_path / "list.cursor").load()
+        assert kept == Cursor(int(cursor.split()[0]), running.journal.runs.present.name)
+        await one.stop()
 
 
 async def put_back(directory: Path) -> str:

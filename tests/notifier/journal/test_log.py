@@ -79,6 +79,22 @@ def test_a_bad_sector_costs_the_events_in_it(tmp_path: Path, monkeypatch: pytest
         store.commit()
 
 
+def test_a_dying_disk_does_not_fill_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many sectors cannot be read, and however often they are asked for, the log says it now and then."""
+    with closing(Store(tmp_path)) as store:
+        for number in range(60):
+            store.begin()
+            save(store, number, 2000)
+            store.commit()
+        bad = BadSectors(monkeypatch, log_files(tmp_path)[0], range(4096, 1 << 20))
+        for _ in range(3):
+            LogReader(store.log).read(0, 10**9, 10**6)
+        said = [record for record in caplog.records if "cannot read" in record.message]
+        assert bad.refused > 60 and len(said) < 10
+
+
 async def test_a_bad_sector_is_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Consumers are told of the gap; while the disk takes no writes either they wait, as it may be away for a while."""
     monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))

@@ -75,3 +75,17 @@ def test_bounded() -> None:
         runs = Runs.begin([*runs.facts, ("origin", 5)], after)
     assert len(runs.facts) == 64 and runs.shared(first.name, 0) is None
     assert runs.shared(runs.present.name, 999) == 999
+
+
+def test_idle_starts() -> None:
+    """However many starts write nothing, those that wrote are remembered, and the newest."""
+    journal, told = Copy(), list[tuple[str, int]]()
+    for _ in range(40):
+        journal.start()
+        journal.events.append(object())
+        told.append((journal.runs.present.name, len(journal.events)))
+    for _ in range(100):
+        journal.start()
+        assert all(journal.runs.shared(*one) == one[1] for one in told)
+        assert journal.runs.shared(journal.runs.present.name, 40) == 40
+    assert len(journal.facts) == 64

@@ -32,6 +32,7 @@ from millrace_client.swap_checks import ANY_CONTRACT, Bounds, checked_multi_swap
 
 _SILENCE = 45.0  # seconds: the service sends a sign of life every 15
 _STREAM_PAUSES = Patience(tries=1_000_000, seconds=float("inf"))  # a stream goes on until it is closed
+_LONGEST_WAIT = 60.0  # seconds; one that was told to come back much later looks from time to time
 Option = str | int | float | Decimal | bool | Sequence[str] | None
 
 
@@ -212,7 +213,7 @@ class Aggregator:
                 if refused.status not in (429, 503):
                     mailbox.end(refused)
                     return
-                asked_for = refused.retry_after
+                asked_for = None if refused.retry_after is None else min(refused.retry_after, _LONGEST_WAIT)
             except Unreachable:
                 pass
             except ClientError as error:

@@ -128,15 +128,17 @@ class Millrace:
         amount_out_min: int | None = None,
         nonce: int | None = None,
         gas_limit: int | None = None,
+        referral_id: int = 0,
     ) -> Handle:
         """Make a quoted swap: prepared, signed by the wallet, paid for by the relayer. Raises `Refused`, `Mismatch`.
 
         `guardian` is the second wallet of a guarded account. Not `sponsored`: the wallet pays. `nonce`: where neither
         relayer nor chain API can say. A deployment that gives no transaction, only its `tx_data`, leaves the rest to
-        this client: name what is enough (`amount_out_min`) where it does not tell `amountOut`, and the `gas_limit`
-        where it tells none.
+        this client: name what is enough (`amount_out_min`) where it does not tell `amountOut`, the `gas_limit` where it
+        tells none, and the `referral_id` that the question named.
         """
         slippage: float | None = 1.0 if quote.slippage is None or amount_out_min is not None else quote.slippage
+        credited = None if quote.transaction else referral_id  # of a transaction it was compared when the quote came
         if quote.transaction is None:
             quote = await self._whole(quote, address_of(wallet), gas_limit)
             slippage = None if amount_out_min is None else slippage  # perhaps nobody has looked at its own yet
@@ -150,7 +152,7 @@ class Millrace:
             slippage=slippage,
             contract=self._contract,
             bounds=Bounds(amount_in_max, amount_out_min, self._gas_price),
-            referral_id=None,  # was compared when the quote came
+            referral_id=credited,
         )
         transaction = _plain(_transaction_of(quote))
         # Which nonce is next the relayer knows best: what the quote says may be behind what is under way.

@@ -76,9 +76,9 @@ def checked_quote(
 ) -> Quote:
     """The quote, with what it left out of the question, if its transaction may be signed. Raises `Mismatch`.
 
-    Of a quote without a transaction, which other deployments give, the amounts are compared if it is for a `sender`.
-    `referral_id` None: anybody may be credited. Without `slippage` its own holds, up to `MOST_UNASKED_SLIPPAGE`.
-    Without `contract` it is the one of its chain, see `CONTRACTS`.
+    Of a quote without a transaction, which other deployments give, tokens, amounts and bounds are compared, and what is
+    enough if it is for a `sender`. `referral_id` None: anybody may be credited. Without `slippage` its own holds, up to
+    `MOST_UNASKED_SLIPPAGE`. Without `contract` it is the one of its chain, see `CONTRACTS`.
     """
     whole = msgspec.structs.replace(
         answer,
@@ -86,18 +86,25 @@ def checked_quote(
         to=answer.to or to_token,
         amount_in=amount_in if answer.amount_in is None else answer.amount_in,
     )
-    if answer.transaction is None and sender is None:
-        return whole
     _require_token("from", whole.from_, from_token)
     _require_token("to", whole.to, to_token)
-    if whole.amount_in is None or amount_in not in (None, whole.amount_in):
-        raise Mismatch("aggregator", "amountIn", whole.amount_in, amount_in or "a number")
-    if bounds.amount_in_max is not None and whole.amount_in > bounds.amount_in_max:
-        raise Mismatch("aggregator", "amountIn", whole.amount_in, f"at most {bounds.amount_in_max}")
+    sold = whole.amount_in
+    if amount_in not in (None, sold):
+        raise Mismatch("aggregator", "amountIn", sold, amount_in)
+    if sold is not None and bounds.amount_in_max is not None and sold > bounds.amount_in_max:
+        raise Mismatch("aggregator", "amountIn", sold, f"at most {bounds.amount_in_max}")
+    if whole.amount_out is not None and whole.amount_out < (amount_out or 0):
+        raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out}")
+    if whole.amount_out_min < (bounds.amount_out_min or 0):
+        raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {bounds.amount_out_min}")
+    if answer.transaction is None and sender is None:
+        return whole  # to be shown; who swaps it all the same takes tokens and amounts from here
+    if sold is None:
+        raise Mismatch("aggregator", "amountIn", sold, "a number")
     if whole.amount_out is None and (bounds.amount_out_min is not None or answer.transaction is None):
         least = max(bounds.amount_out_min or 0, amount_out or 0)  # who swaps has to know what is enough
-    elif whole.amount_out is None or whole.amount_out < (amount_out or 0):
-        raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out or 0}")
+    elif whole.amount_out is None:
+        raise Mismatch("aggregator", "amountOut", None, f"at least {amount_out or 0}")
     else:
         least = max(_least(whole.amount_out, slippage, whole.slippage), bounds.amount_out_min or 0)
     if whole.amount_out_min < least:
@@ -107,7 +114,7 @@ def checked_quote(
     _require_spends(
         answer.transaction,
         sender,
-        [(str(from_token), whole.amount_in)],
+        [(str(from_token), sold)],
         str(to_token),
         whole.amount_out_min,
         contract,

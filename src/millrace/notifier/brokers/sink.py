@@ -102,6 +102,7 @@ class Sink(ABC):
         cursor = self._begin(await asyncio.to_thread(self._file.load))
         self._window = ConfirmWindow(cursor, self.bounds.messages, self.bounds.bytes)
         self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._save_often())]
+        self._moved.set()  # to the present run: with the broker away, more starts may follow than a journal remembers
         if self._claims is not None:
             self._claims.start(lambda: self.connected, lambda: self.lag == 0)
 

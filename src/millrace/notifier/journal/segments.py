@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from millrace.notifier.journal.rows import checksum
+from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.entry import Entry
 from millrace.runtime import files
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 log = logging.getLogger(__name__)
+_log_bad_sector = OccasionalLog(log, logging.ERROR, "the disk cannot read a part of the journal")
 
 _FORMAT = b"mill log 1\n\0\0\0\0\0"
 _FILE = struct.Struct("<16sQQII")  # format, number of the first commit, sequence of the first event, salt, checksum
@@ -209,7 +211,7 @@ class _PastBadSectors(io.RawIOBase):
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            log.error("the disk cannot read a part of the journal", extra={"file": str(self._path), "at": self._at})
+            _log_bad_sector(file=str(self._path), at=self._at)
             count = min(len(view), os.fstat(self._descriptor).st_size - self._at)
             view[:count] = bytes(count)
             return count

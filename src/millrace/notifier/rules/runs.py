@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Self
 
 _KEPT = 64
-"""Runs that are remembered: who was told a sequence before so many starts goes on by ids, or from the oldest event."""
+"""Runs that are remembered: who was told a sequence before so many goes on by ids, or from the oldest event. Those that
+wrote nothing go first: a process that fails at every start makes the journal forget nobody who was told anything."""
 _FACT = "run"
 
 
@@ -37,7 +39,10 @@ class Runs:
         """Those that are kept as `facts`, and one more, which begins behind the sequence `after`."""
         known = sorted(_run_of(name, value) for name, value in facts if name.startswith(f"{_FACT} "))
         number = known[-1].number + 1 if known else 1
-        return cls([*known[1 - _KEPT :], Run(number, secrets.token_hex(8), after)])
+        runs = [*known, Run(number, secrets.token_hex(8), after)]
+        while len(runs) > _KEPT:
+            del runs[next((at for at, (run, later) in enumerate(pairwise(runs)) if run.after == later.after), 0)]
+        return cls(runs)
 
     @property
     def facts(self) -> list[tuple[str, int]]:
