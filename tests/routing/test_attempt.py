@@ -12,7 +12,7 @@ from millrace.dex.constant_product import XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.routing.attempt import Ask, longest
 from millrace.routing.costs import Table
-from millrace.routing.execution import execute_paths
+from millrace.routing.execution import Walked, execute_paths
 from millrace.routing.limits import Limits
 from millrace.routing.router import Router
 from millrace.routing.venue import Trade
@@ -64,6 +64,19 @@ def test_the_plan_that_pays_more_is_the_better_one_and_the_first_of_equals() -> 
     assert better(deep, other) is deep
     assert better(None, deep) is better(deep, None) is deep
     assert better(None, None) is None
+
+
+def test_paths_that_were_to_share_pools_and_cannot_hold_the_limits_too() -> None:
+    """Where each of two pools would have to wait for the other one, paths go apart, which takes more of both."""
+    steps = [(0, 2), (2, 3), (3, 4), (4, 5), (5, 1)], [(0, 4), (4, 5), (5, 2), (2, 3), (3, 1)]
+    paths = [[trade(i, j) for i, j in path] for path in steps]
+    walked = partial(PLANS.of_paths, paths=paths, flows=[0.5, 0.5], merge=True)
+    apart = walked(ASK._replace(limits=Limits(pools=10)))
+    assert isinstance(apart, Walked)
+    assert len(apart.trades) == 10
+    PLANS.too_long = 0
+    assert walked(ASK._replace(limits=Limits(pools=8))) is None
+    assert PLANS.too_long == apart.amount_out
 
 
 def test_a_plan_that_pays_less_than_its_fee_more_is_not_the_better_one() -> None:

@@ -67,6 +67,18 @@ def test_answers_keep_to_the_limits_and_depend_on_nothing_asked_before(pools: in
         assert sum(found.split.parts) <= 1.0 + 1e-9
 
 
+def test_what_is_asked_in_few_units_leaves_no_mark() -> None:
+    """So little that no pair of the ends seems to trade: the next question is answered as if it were the first."""
+    spot, used, fresh, pairs = opened(80, 2, 0.0)
+    for number, (a, b) in enumerate(pairs):
+        used.find(spot.search(a, b, number + 1), LIMITS[0], 0.9, split=True)
+        work, *_ = used._memory()
+        assert not work.n_mark.any()
+        usual = spot.search(a, b, max(1, int(spot.depth(a) * 1e-3)))
+        found, first = (kernels.find(usual, LIMITS[0], 0.9, split=True) for kernels in (used, fresh))
+        assert plain(found) == plain(first)
+
+
 def test_a_single_path_below_the_floor_is_none() -> None:
     """A search for paths above what the best one pays finds none, and with a lower floor that one."""
     spot, search, _, pairs = opened(80, 2, 0.0)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from millrace.chain.call import TokenPayment
+from millrace.dex import aggregator_contract as contract
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, PlanError, make_program
@@ -52,6 +53,21 @@ def test_swaps_over_all_kinds_of_pools(algorithm: str, hops: int) -> None:
         answered += 1
         assert len(route.execution.fills) <= limits.pools
     assert answered > 8
+
+
+def test_what_is_sold_of_several_balances_is_told_in_parts_of_them() -> None:
+    """Legs of a joint sale can follow others in one call, which may leave more or less of a token."""
+    rng, split = random.Random(9), 0
+    for _ in range(20):
+        first, second, token_out = rng.sample(sorted(PLANNER.router.index), 3)
+        amounts = {token: max(1, int(PLANNER.router.depth(token) * 1e-2)) for token in (first, second)}
+        try:
+            legs = PLANNER.joint_sale(amounts, token_out, Limits(16, 4))
+        except PlanError:
+            continue
+        assert contract.FIXED not in {leg.mode for leg in legs}
+        split += any(leg.mode == contract.PPM and leg.trade.token_in in amounts for leg in legs)
+    assert split > 5
 
 
 def test_hybrid_is_never_below_the_others() -> None:

@@ -104,7 +104,7 @@ class Plans:
         transaction is none.
         """
         done = self._of_paths(ask, paths, flows, known, merge=merge)
-        if done is None or not ask.narrow:
+        if done is None or not (ask.narrow or merge):  # paths that were to share pools may have to go apart
             return done
         trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
         if self.fits(ask.limits, trades):

@@ -96,6 +96,7 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
     ends = count
     count = _add_ways_on(net, w, q, 0, sold, count)
     count = _add_ways_here(net, w, q, sold, ends, count)
+    w.n_mark[source], w.n_mark[sink] = 0, 0  # also where no pair of theirs was chosen
     for i in range(count):
         w.n_mark[w.c_token[i]] = 0
         w.n_mark[net.pdst[w.c_edge[i]]] = 0
