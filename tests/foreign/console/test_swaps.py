@@ -118,7 +118,7 @@ LYING = """
 
 
 async def test_an_aggregator_that_lies(system: System, open_page: Open) -> None:
-    """A transaction that pays somebody else than a contract is no quote: the page says so, and nothing can be signed."""
+    """A transaction that pays somebody else than a contract is no quote: the page says so, nothing can be signed."""
     page = await open_page("network")
     thief = encode(wallet_in_shard(1, system.plan.network).public)
     await page.ask("Page.addScriptToEvaluateOnNewDocument", source=f"const THIEF = {json.dumps(thief)};{LYING}")
