@@ -67,16 +67,19 @@ def test_the_plan_that_pays_more_is_the_better_one_and_the_first_of_equals() -> 
 
 
 def test_paths_that_were_to_share_pools_and_cannot_hold_the_limits_too() -> None:
-    """Where each of two pools would have to wait for the other one, paths go apart, which takes more of both."""
+    """Where each of two pools would have to wait for the other one, paths go apart, or as many as fit: the thickest."""
     steps = [(0, 2), (2, 3), (3, 4), (4, 5), (5, 1)], [(0, 4), (4, 5), (5, 2), (2, 3), (3, 1)]
     paths = [[trade(i, j) for i, j in path] for path in steps]
-    walked = partial(PLANS.of_paths, paths=paths, flows=[0.5, 0.5], merge=True)
+    walked = partial(PLANS.of_paths, paths=paths, flows=[0.4, 0.6], merge=True)
     apart = walked(ASK._replace(limits=Limits(pools=10)))
     assert isinstance(apart, Walked)
     assert len(apart.trades) == 10
     PLANS.too_long = 0
-    assert walked(ASK._replace(limits=Limits(pools=8))) is None
+    fewer = walked(ASK._replace(limits=Limits(pools=8)))
+    assert isinstance(fewer, Walked)
+    assert (fewer.trades, fewer.amount_in) == (paths[1], apart.amount_in)
     assert PLANS.too_long == apart.amount_out
+    assert walked(ASK._replace(limits=Limits(pools=4))) is None
 
 
 def test_a_plan_that_pays_less_than_its_fee_more_is_not_the_better_one() -> None:

@@ -100,17 +100,21 @@ class Plans:
     ) -> Done | None:
         """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan.
 
-        With `merge` paths that share pools trade there at once, within the limits. A plan that is too long for the
-        transaction is none.
+        With `merge` paths that share pools trade there at once, within the limits; where they cannot, they go apart,
+        without the thinnest ones if all are too long for the transaction. Any other plan that is too long is none.
         """
-        done = self._of_paths(ask, paths, flows, known, merge=merge)
-        if done is None or not (ask.narrow or merge):  # paths that were to share pools may have to go apart
-            return done
-        trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
-        if self.fits(ask.limits, trades):
-            return done
-        self.too_long = max(self.too_long, done.amount_out)
-        return None
+        while True:
+            done = self._of_paths(ask, paths, flows, known, merge=merge)
+            if done is None or not (ask.narrow or merge):
+                return done
+            trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
+            if self.fits(ask.limits, trades):
+                return done
+            self.too_long = max(self.too_long, done.amount_out)
+            if not merge or len(paths) == 1:
+                return None
+            thinnest = flows.index(min(flows))
+            paths, flows = [*paths[:thinnest], *paths[thinnest + 1 :]], [*flows[:thinnest], *flows[thinnest + 1 :]]
 
     def fits(self, limits: Limits, trades: Sequence[Trade]) -> bool:
         """Whether trades hold the limits."""
