@@ -163,6 +163,83 @@ async def test_a_busy_relayer_is_waited_for(service: FakeRelayer, relayer: Relay
     assert times[0] == 100 - 3
 
 
+def busy(*places: int) -> list[dict[str, Any]]:
+    return [{"index": at, "reason": "relayer busy", "code": "relayer_busy", "retryAfterMs": 1} for at in places]
+
+
+def in_turn(service: FakeRelayer, *answers: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Have submissions answered so, None by a lost connection, the last for ever; the list gets what is asked."""
+    asked: list[dict[str, Any]] = []
+
+    def answer(request: dict[str, Any]) -> dict[str, Any] | None:
+        if request["action"] != "relay":
+            return usual(request)
+        asked.append(request)
+        told = answers[min(len(asked), len(answers)) - 1]
+        if told is None:
+            service.abort()
+        return told and {"action": "relay"} | told
+
+    service.answer = answer
+    return asked
+
+
+SEVERAL = [msgspec.structs.replace(TX, nonce=nonce) for nonce in range(4)]
+
+
+async def test_of_several_only_those_that_wait_are_sent_again(service: FakeRelayer, relayer: Relayer) -> None:
+    """Where a part was busy, that part alone goes again, and each keeps its place and its hash."""
+    high = {"index": 2, "reason": "fee too high", "code": "fee_too_high"}
+    asked = in_turn(
+        service,
+        {"status": "partial", "hashes": ["a"], "failed": [*busy(1, 3), high]},
+        {"status": "partial", "results": [{"index": 1, "hash": "d"}], "failed": busy(0)},
+        {"status": "completed", "hashes": ["b"], "failed": []},
+    )
+    submitted = await relayer.relay_all(SEVERAL)
+    assert [handle.hash for handle in submitted.handles] == ["a", "b", "d"]
+    assert [(error.index, error.code) for error in submitted.refused] == [(2, "fee_too_high")]
+    assert [tx["nonce"] for tx in asked[1]["txs"]] == [1, 3]
+    assert asked[2]["tx"]["nonce"] == 1
+
+
+async def test_a_refusal_of_the_rest(service: FakeRelayer, relayer: Relayer) -> None:
+    """What was accepted stays so when the rest is refused as a whole afterwards."""
+    first = {"status": "partial", "hashes": ["a"], "failed": busy(1)}
+    in_turn(service, first, {"status": "fail", "reason": "not ready", "code": "not_ready", "retryAfterMs": 10**6})
+    submitted = await relayer.relay_all(SEVERAL[:2])
+    assert [handle.accepted for handle in submitted.handles] == [True]
+    assert [(error.index, error.code) for error in submitted.refused] == [(1, "not_ready")]
+
+
+async def test_a_loss_among_several(service: FakeRelayer, relayer: Relayer) -> None:
+    """After a lost answer what is refused, as a whole too, is refused only if nothing is known of it."""
+    later = {"status": "fail", "reason": "rate limit exceeded", "code": "rate_limit_exceeded", "retryAfterMs": 10**6}
+    in_turn(service, None, later)
+    service.outcomes[SEVERAL[1].client_hash()] = {"state": "pending"}
+    submitted = await relayer.relay_all(SEVERAL[:2])
+    assert [handle.transaction.nonce for handle in submitted.handles] == [1]
+    assert [(error.index, error.code) for error in submitted.refused] == [(0, "rate_limit_exceeded")]
+
+
+async def test_busy_may_have_been_accepted(service: FakeRelayer, relayer: Relayer) -> None:
+    """An edge whose relayer does not come back says `relayer busy` of what may run: what is known of is not refused."""
+    in_turn(service, {"status": "failed", "failed": [busy(0)[0] | {"retryAfterMs": 10**6}]})
+    with pytest.raises(Refused, match="relayer busy"):
+        await relayer.relay(TX)
+    service.outcomes[HASH] = {"state": "success"}
+    assert (await (await relayer.relay(TX)).final(WAIT)).state == "success"
+
+
+async def test_a_loss_after_a_refusal(service: FakeRelayer, relayer: Relayer) -> None:
+    """A refusal that came stays one, whatever was lost of the others afterwards."""
+    low = {"index": 0, "reason": "nonce too low", "code": "nonce_too_low"}
+    in_turn(service, {"status": "failed", "failed": [low, *busy(1)]}, None, {"status": "completed", "hashes": ["b"]})
+    submitted = await relayer.relay_all(SEVERAL[:2])
+    assert [handle.hash for handle in submitted.handles] == ["b"]
+    assert [(error.index, error.code) for error in submitted.refused] == [(0, "nonce_too_low")]
+
+
 async def test_http_waits_as_told(service: FakeRelayer, relayer: Relayer) -> None:
     """429 and 503 are asked again after `Retry-After`; a wait beyond patience is raised with its time; 400 is not."""
     later = {"Retry-After": "0"}

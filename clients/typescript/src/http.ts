@@ -1,7 +1,7 @@
 // JSON over HTTP: refusals as exceptions, 429 and 503 waited for as told, within bounds.
 
 import { toJson } from "./bytes.js";
-import { codeOf, Unreachable, Refused } from "./errors.js";
+import { ClientError, codeOf, Unreachable, Refused } from "./errors.js";
 import { Pauses, type Patience, TIMEOUT_MS } from "./wait.js";
 
 export interface HttpOptions extends Patience {
@@ -27,6 +27,8 @@ interface Call extends CallOptions {
   /** Milliseconds that this answer may take beyond the usual. */
   extraMs?: number;
 }
+
+const MAX_BODY = 64 * 1024 * 1024; // bytes; prices of ten thousand tokens are 1 MB, and a stranger's endless body must end
 
 /** One service's REST interface. Every request may be sent twice: the services answer the same bytes the same way. */
 export class Http {
@@ -91,9 +93,9 @@ export class Http {
     const response = await this.send(url, init, signal);
     let text: string;
     try {
-      text = await response.text();
+      text = await bounded(response, url);
     } catch (error) {
-      if (call.signal?.aborted) throw error;
+      if (call.signal?.aborted || error instanceof ClientError) throw error;
       throw lost(url, error);
     }
     if (!response.ok && !call.answers?.includes(response.status)) throw this.refusal(response, text);
@@ -120,6 +122,24 @@ export class Http {
       reason, code, detail: rest.join(": ") || undefined, retryAfterMs: retryAfterMs(response), status: response.status,
     });
   }
+}
+
+/** The body's text. Throws `ClientError` for one without end. */
+async function bounded(response: Response, url: string): Promise<string> {
+  const reader = response.body?.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  for (let size = 0; reader; ) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    size += value.byteLength;
+    if (size > MAX_BODY) {
+      reader.cancel().catch(() => {}); // the connection may be gone already
+      throw new ClientError(`${url.split("?")[0]} answers with more than ${MAX_BODY} bytes`);
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 const comesBack = (refused: Refused): boolean => refused.status === 429 || refused.status === 503;

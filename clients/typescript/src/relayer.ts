@@ -49,6 +49,8 @@ const MAX_BATCH = 100;
 const FAILED = ["fail", "invalid"]; // words of the chain API
 /** Refusals of what was sent again that may only mean that the first one arrived. */
 const AFTER_A_LOSS = ["nonce_too_low", "conflicting_transaction"];
+/** An edge says so, too, of what the relayer behind it may have taken. */
+const BUSY = "relayer_busy";
 /** Refusals that the same bytes may not meet again after the time they tell. */
 const PASSING = ["relayer_busy", "rate_limit_exceeded", "account_state_unavailable", "not_ready", "signer_unavailable"];
 
@@ -283,63 +285,67 @@ export class Relayer {
     }
   }
 
-  /** Each one's handle or refusal; what only has to wait is sent again. */
+  /** Each one's handle or refusal; what only has to wait is sent again. Throws `Refused` of all as a whole. */
   async #told(action: string, transactions: readonly Transaction[], handles: readonly Handle[]): Promise<Submitted[]> {
     const told: Submitted[] = [...handles];
     const pauses = new Pauses(this.#options);
-    let open = handles.map((_, index) => index);
-    for (;;) {
-      const { reply, wasLost } = await this.#send(action, open.map((index) => transactions[index] as Transaction), pauses);
-      if (!reply) {
-        // The answer is lost, what it said may not be: whoever is known was taken.
+    const lost = new Set<number>(); // places of those of which an answer was lost; what it said may not be
+    let whole: Refused | undefined;
+    for (let open = handles.map((_, index) => index); open.length; ) {
+      const reply = await this.#send(action, open, transactions, lost, pauses);
+      if (!reply) { // whoever is known was taken, also of those that were only to wait
+        for (const index of open) told[index] = handles[index] as Handle;
+        whole = undefined;
         await Promise.all(handles.map((handle) => handle.check()));
-        return told;
+        break;
       }
-      const asked = open;
-      open = [];
-      const refused = new Map((reply.failed ?? []).map((item) => [item.index, item]));
-      const chain = chainHashes(reply, asked.length, refused);
-      for (const [place, index] of asked.entries()) {
+      whole = reply instanceof Refused ? reply : undefined;
+      for (const [place, one] of outcomes(reply, open.length).entries()) {
+        const index = open[place] as number;
         const handle = handles[index] as Handle;
-        const item = refused.get(place);
-        if (!item && reply.status !== "failed") { // else it contradicts itself: nothing is known of this one
-          handle.accepted = true;
-          handle.hashes.chainHash ??= chain.get(place);
-        } else if (item && !(wasLost && AFTER_A_LOSS.includes(item.code) && (await this.#mayHaveArrived(handle)))) {
-          told[index] = new Refused({ ...item, index });
-          if (PASSING.includes(item.code)) open.push(index);
-        }
+        told[index] = one instanceof Refused ? new Refused({ ...one, index }) : handle;
+        if (one instanceof Refused || !one.accepted) continue;
+        handle.accepted = true;
+        handle.hashes.chainHash ??= one.chainHash;
       }
+      open = open.filter((index) => told[index] instanceof Refused && PASSING.includes((told[index] as Refused).code));
       const wait = Math.max(0, ...open.map((index) => (told[index] as Refused).retryAfterMs ?? 0));
-      if (!open.length || !(await pauses.next(wait || undefined))) break;
-      for (const index of open) told[index] = handles[index] as Handle;
+      if (open.length && !(await pauses.next(wait || undefined))) break;
     }
+    await Promise.all([...told.entries()].map(async ([index, one]) => {
+      if (!(one instanceof Refused && (lost.has(index) || one.code === BUSY))) return;
+      if (await this.#mayHaveArrived(handles[index] as Handle, one)) told[index] = handles[index] as Handle;
+    }));
+    if (whole && told.every((one) => one instanceof Refused)) throw whole;
     told.forEach((one, index) => one instanceof Refused && ((handles[index] as Handle).accepted = false));
     return told;
   }
 
-  /** Whether what is refused now may have been taken by the attempt whose answer was lost. */
-  async #mayHaveArrived(handle: Handle): Promise<boolean> {
+  /** Whether what is refused now may have been taken before. */
+  async #mayHaveArrived(handle: Handle, { code }: Refused): Promise<boolean> {
     try {
-      return (await this.outcome(handle.clientHash)) !== undefined || !this.#chain;
+      return (await this.outcome(handle.clientHash)) !== undefined || (AFTER_A_LOSS.includes(code) && !this.#chain);
     } catch (error) {
       if (error instanceof ClientError) return true;
       throw error;
     }
   }
 
-  /** One reply for these bytes, sent again where an answer was lost: the same bytes are taken once. None: it stayed lost. */
-  async #send(action: string, transactions: Transaction[], pauses: Pauses): Promise<{ reply?: Submission; wasLost: boolean }> {
-    for (let wasLost = false; ; ) {
+  /**
+   * One reply for these bytes, or the refusal of them as a whole; sent again where an answer was lost, as the same bytes are
+   * taken once. Undefined: it stayed lost.
+   */
+  async #send(
+    action: string, open: readonly number[], transactions: readonly Transaction[], lost: Set<number>, pauses: Pauses,
+  ): Promise<Submission | Refused | undefined> {
+    for (;;) {
       try {
-        return { reply: await this.#ask(action, transactions), wasLost };
+        return await this.#ask(action, open.map((index) => transactions[index] as Transaction));
       } catch (error) {
-        const told = error instanceof Refused && PASSING.includes(error.code) ? error.retryAfterMs ?? 1000 : undefined;
-        if (!(error instanceof Unreachable) && told === undefined) throw error;
-        wasLost ||= error instanceof Unreachable;
-        if (await pauses.next(told)) continue;
-        if (error instanceof Refused) throw error;
-        return { wasLost };
+        if (error instanceof Refused) return error;
+        if (!(error instanceof Unreachable)) throw error;
+        for (const index of open) lost.add(index);
+        if (!(await pauses.next())) return undefined;
       }
     }
   }
@@ -369,11 +375,23 @@ export class Relayer {
   }
 }
 
-/** The chain's hashes by place: as the reply links them, else in the order of what was accepted. */
-function chainHashes({ results, hashes }: Partial<Submission>, count: number, refused: Map<number, unknown>): Map<number, string> {
-  if (results?.length) return new Map(results.map(({ index, hash }) => [index, hash]));
-  const places = Array.from({ length: count }, (_, place) => place).filter((place) => !refused.has(place));
-  return new Map((hashes ?? []).map((hash, at) => [places[at] ?? -1, hash]));
+interface Accepted {
+  /** False: the reply contradicts itself, nothing is known of this one. */
+  accepted: boolean;
+  chainHash: string | undefined;
+}
+
+/** What a reply says of each; the chain's hashes as it links them, else in the order of what was accepted. */
+function outcomes(reply: Submission | Refused, count: number): (Accepted | Refused)[] {
+  if (reply instanceof Refused) return Array<Refused>(count).fill(reply);
+  const refused = new Map((reply.failed ?? []).map((item) => [item.index, item]));
+  const linked = new Map((reply.results ?? []).map(({ index, hash }) => [index, hash]));
+  const unlinked = linked.size ? [] : [...(reply.hashes ?? [])];
+  return Array.from({ length: count }, (_, place) => {
+    const item = refused.get(place);
+    if (item) return new Refused(item);
+    return { accepted: reply.status !== "failed", chainHash: linked.get(place) ?? unlinked.shift() };
+  });
 }
 
 function only([one]: Submitted[]): Handle {

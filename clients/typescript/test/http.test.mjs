@@ -53,6 +53,15 @@ test("an amount that is a number, a fraction or negative is refused before it is
   assert.equal(service.requests.length, 0);
 });
 
+test("a body without end is given up", async () => {
+  const megabyte = new Uint8Array(1 << 20);
+  let given = 0;
+  const pull = (controller) => (given++, controller.enqueue(megabyte));
+  const client = aggregator({ fetch: async () => new Response(new ReadableStream({ pull }, { highWaterMark: 0 })) });
+  await assert.rejects(client.config(), { name: "ClientError", message: /more than 67108864 bytes/ });
+  assert.equal(given, 65);
+});
+
 test("a refusal is an exception with reason, code and status, and is not asked again", async () => {
   answers = [refusal(400, "unknown token_in 'X'"), refusal(400, "routing failed: no path between tokens")];
   const asked = { from: "X", to: "B", amountIn: 1n };

@@ -15,7 +15,7 @@ const state = (name, more = {}) => ({ hash, clientHash: hash, state: name, ...mo
 beforeEach(async () => {
   known = undefined;
   sockets = await new FakeSockets().start();
-  rest = await new FakeHttp().start(() => (known ? { body: known } : { status: 404, body: { error: "transaction not known" } }));
+  rest = await new FakeHttp().start((asked) => rest.answer?.(asked) || (known ? { body: known } : { status: 404, body: { error: "transaction not known" } }));
   relayer = new Relayer(rest.url, sockets.url, PATIENCE);
   tx = await signedTransaction();
   hash = hashesOf(tx).clientHash;
@@ -79,6 +79,34 @@ test("of a batch each has its own handle or refusal; what only has to wait is se
   assert.deepEqual([second.accepted, third.accepted], [true, true]);
   assert.deepEqual(sockets.sent("relay").map((message) => message.txs ?? message.tx), [three, three[2]]);
   await assert.rejects(relayer.relayAll([]), RangeError);
+});
+
+test("what was accepted stays so when the rest is refused as a whole afterwards", async () => {
+  const two = await Promise.all([7, 8].map((nonce) => signedTransaction({ nonce })));
+  const later = { status: "fail", reason: "not ready", code: "not_ready", retryAfterMs: 1e9 };
+  const answers = [{ ...reply(refusal(1, "relayer_busy", { retryAfterMs: 1 })), status: "partial" }, later];
+  sockets.submitted = () => answers.shift();
+  const [first, second] = await relayer.relayAll(two);
+  assert.equal(first.accepted, true);
+  assert.ok(second instanceof Refused && second.code === "not_ready" && second.index === 1);
+});
+
+test("after a lost answer a refusal as a whole is one only of what nothing is known of", async () => {
+  const two = await Promise.all([7, 8].map((nonce) => signedTransaction({ nonce })));
+  const later = { status: "fail", reason: "rate limit exceeded", code: "rate_limit_exceeded", retryAfterMs: 1e9 };
+  let kills = 1;
+  sockets.submitted = () => (kills-- > 0 ? void sockets.drop() : later);
+  rest.answer = ({ path }) => path.endsWith(hashesOf(two[1]).clientHash) && { body: state("pending") };
+  const [first, second] = await relayer.relayAll(two);
+  assert.ok(first instanceof Refused && first.code === "rate_limit_exceeded");
+  assert.equal(second.accepted, true);
+});
+
+test("an edge says busy of what may run: what is known of is not refused", async () => {
+  sockets.submitted = () => reply(refusal(0, "relayer_busy", { retryAfterMs: 1e9 }));
+  await assert.rejects(relayer.relay(tx), { name: "Refused", code: "relayer_busy" });
+  known = state("success");
+  assert.equal((await (await relayer.relay(tx)).final()).state, "success");
 });
 
 test("killed before it answered: the same bytes go again over the next connection", async () => {

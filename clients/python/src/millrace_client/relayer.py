@@ -15,7 +15,7 @@ from millrace_client.errors import ClientError, Mismatch, Refused, Unreachable
 from millrace_client.handle import Handle
 from millrace_client.http import Http, Patience, Traceparent, without_none
 from millrace_client.inbox import Inbox
-from millrace_client.link import MAX_TOPICS, ConnectionLost, Link, Reply, Unreadable
+from millrace_client.link import MAX_TOPICS, Link, Reply
 from millrace_client.mailbox import Policy, Subscription
 from millrace_client.messages import (
     AccountDelta,
@@ -32,15 +32,13 @@ from millrace_client.messages import (
     Signed,
     Submission,
 )
-from millrace_client.submitted import Submitted, accepted_of, only, refused_for_now
+from millrace_client.submitted import Submitted, Submitting, only
 from millrace_client.transaction import GUARDED, Transaction, replaced
 
 T = TypeVar("T")
 
 MAX_LINKS = 64
 """Connections of one client: 3 840 topics at 60 each."""
-_AFTER_A_LOSS = frozenset({"nonce_too_low", "conflicting_transaction"})
-"""Refusals of what was sent again that may only mean that the first one arrived."""
 _MOST_AT_ONCE = 100
 _RELAYERS_SECONDS = 60.0
 _CHAIN_STATES = {"success": "success", "fail": "fail", "invalid": "fail"}
@@ -253,79 +251,25 @@ class Relayer:
         if not 0 < len(transactions) <= _MOST_AT_ONCE:
             raise ValueError(f"1 to {_MOST_AT_ONCE} transactions at once, not {len(transactions)}")
         handles = [Handle(transaction, self) for transaction in transactions]
+        body = {"action": action} | without_none(traceparent=self._traceparent and self._traceparent())
+        sent = Submitting(self._ask, self.outcome, body, handles, self._patience, self._chain is not None)
         try:
             await asyncio.gather(*(self.listen(handle.topic, handle) for handle in handles))
-            reply = await self._sent(action, transactions)
+            submitted = await sent.told(self._timeout)
         except BaseException:
             for handle in handles:
                 self.leave_later(handle.topic, handle)
             raise
-        if reply is None:
-            return Submitted(handles, [])
-        refused = [
-            Refused(
-                item.reason,
-                code=item.code,
-                detail=item.detail,
-                retry_after=None if item.retry_after_ms is None else item.retry_after_ms / 1000,
-                index=item.index,
-            )
-            for item in reply.failed
-        ]
-        accepted = accepted_of(handles, refused, reply)
-        for error in refused:
-            if error.index is not None and 0 <= error.index < len(handles):
-                self.leave_later(handles[error.index].topic, handles[error.index])
-        return Submitted(accepted, refused)
+        for error in submitted.refused:
+            handle = handles[error.index or 0]
+            self.leave_later(handle.topic, handle)
+        return submitted
 
-    async def _sent(self, action: str, transactions: list[Transaction]) -> Reply | None:
-        """The reply to a submission; None: it was lost or cannot be read, and the same bytes did not help in time.
-
-        The same bytes are accepted once, so after a lost connection they are sent again.
-        """
-        trace = without_none(traceparent=self._traceparent and self._traceparent())
-        body = (
-            {"action": action} | trace | ({"tx": transactions[0]} if len(transactions) == 1 else {"txs": transactions})
-        )
-        tried, waited, was_lost, end = 0, 0.0, False, time.monotonic() + self._patience.seconds
-        while True:
-            link = self._link()
-            try:
-                await link.wait_up(self._timeout if not was_lost else max(0.0, end - time.monotonic()))
-                reply = await link.request(body)
-            except Unreachable:
-                if was_lost:
-                    return None
-                raise
-            except Unreadable:
-                return None
-            except (ConnectionLost, TimeoutError):
-                was_lost = True
-                if time.monotonic() > end:
-                    return None
-                continue
-            refusal = refused_for_now(reply)
-            pause = None if refusal is None else self._patience.pause(tried, refusal.retry_after, waited)
-            if pause is None:
-                if was_lost and await self._arrived_before(reply, transactions):
-                    return None
-                whole = reply.refusal()
-                if whole is not None:
-                    raise whole
-                return reply
-            tried, waited = tried + 1, waited + pause
-            await asyncio.sleep(pause)
-
-    async def _arrived_before(self, reply: Reply, transactions: list[Transaction]) -> bool:
-        """Whether what is refused now may have been accepted by the attempt whose answer was lost."""
-        for item in reply.failed:
-            if item.code in _AFTER_A_LOSS or item.reason in ("nonce too low", "invalid nonce"):
-                try:
-                    known = await self.outcome(transactions[item.index].client_hash())
-                except ClientError:
-                    return True
-                return known is not None or self._chain is None
-        return False
+    async def _ask(self, body: dict[str, Any], seconds: float) -> Reply:
+        """The reply to a message, over a connection that may take so long to come up. Raises as `Link.request`."""
+        link = self._link()
+        await link.wait_up(seconds)
+        return await link.request(body)
 
     # ---- streams
 
