@@ -18,7 +18,6 @@ from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.events import Events
-from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.lane import ForwardLane
@@ -66,6 +65,7 @@ from millrace.runtime import extras
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.process import wait_first
 from millrace.runtime.tracing import Tracer, tracing
+from millrace_client.places import Place
 
 log = logging.getLogger(__name__)
 
@@ -559,10 +559,10 @@ class Service:
         if cursor is None:
             return None
         try:
-            place = Place.of_text(text) if text else Place(cursor)
+            place = Place.of_text(text) if text else Place(cursor, "", ())
         except ValueError as error:
             return self._unread_place(cursor, error)
-        return place if place.after == cursor else Place(cursor)  # an earlier version wrote the cursor since
+        return place if place.after == cursor else Place(cursor, "", ())  # an earlier version wrote the cursor since
 
     def _unread_place(self, cursor: int | None, error: ValueError) -> Place | None:
         """Another version wrote it in another form. The cursor beside it is enough where there is one notifier only."""
@@ -575,7 +575,7 @@ class Service:
         )
         log.error("where reading was cannot be read", extra={"error": str(error), "after": cursor, "now": goes_on})
         if cursor is not None and has_one:
-            return Place(cursor)
+            return Place(cursor, "", ())
         first = (cursor or 0) + 1
         self.events.on_gap(first, first)
         return None

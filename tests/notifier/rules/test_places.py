@@ -13,8 +13,7 @@ import pytest
 from millrace.notifier.rules import places
 from millrace.notifier.rules.dedup import memory_key
 from millrace.notifier.rules.places import OVERLAP, Mark, floors, mark_of
-from millrace.relayer.events import handled
-from millrace_client import places as client_places
+from millrace_client.places import Place, Told
 
 from ..helpers import block_hash
 
@@ -48,7 +47,7 @@ class Journal:
         place = {number: number + rng.choice((0, 0, 0, rng.randrange(APART))) for number in range(length)}
         return [name(shard, number) for number in sorted(place, key=lambda number: -place[number])]
 
-    def start(self, place: handled.Place) -> tuple[int, dict[int, int]]:
+    def start(self, place: Place) -> tuple[int, dict[int, int]]:
         """Where it goes on for a consumer of another notifier: cursor and floors."""
         marks = tuple(mark_of(id_, since) for id_, since in place.handled)
         heard = {mark.key: self.heard[mark.key] for mark in marks if self.heard[mark.key] <= self.head}
@@ -59,9 +58,8 @@ class Journal:
         return floors(marks, heard, 0, SHARDS)
 
 
-@pytest.mark.parametrize("kind", [handled.Handled, client_places.Told])
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_is_lost(seed: int, kind: type[handled.Handled]) -> None:
+def test_nothing_is_lost(seed: int) -> None:
     """However a consumer moves, lives on or is replaced by another at its place, it hears each event since it began.
 
     Orders differ by less than the overlap; notifiers are told at different paces, and are away.
@@ -75,7 +73,7 @@ def test_nothing_is_lost(seed: int, kind: type[handled.Handled]) -> None:
     cursor, lows = journals[at].head, dict.fromkeys(SHARDS, 0)
     wanted = {id_ for _, id_ in journals[at].events[cursor:]}
     got: set[str] = set()
-    told, number, origin = kind(None), 0, at
+    told, number, origin = Told(None), 0, at
     while True:
         for journal in journals:
             if rng.random() < 0.8:
@@ -95,12 +93,12 @@ def test_nothing_is_lost(seed: int, kind: type[handled.Handled]) -> None:
         if place is None or rng.random() < 0.3:
             continue
         if rng.random() < 0.3:
-            told = kind(type(place).of_text(place.text()))
+            told = Told(Place.of_text(place.text()))
         at = rng.randrange(3)
         if place.journal == str(at):
             cursor, lows = place.after, {}
         else:
-            cursor, lows = journals[at].start(handled.Place(place.after, place.id, place.handled, place.journal))
+            cursor, lows = journals[at].start(place)
     assert not wanted - got, (len(wanted - got), origin)
 
 

@@ -12,9 +12,9 @@ from relayer_support import BlockMaker, as_json, connected, transfer, wallet
 from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.transaction import TransactionJson, client_hash, from_json
-from millrace.relayer.events.handled import Place
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.journal.writer import JournalError
+from millrace_client.places import Place
 
 ALICE = wallet(1)
 
@@ -181,7 +181,7 @@ def reply(ok: bool, head: int) -> bytes:
 def test_an_event_is_taken_once_and_always_acknowledged() -> None:
     """What comes again after a reconnect is acknowledged and not taken; what nobody foresaw is left behind."""
     sink, link = Sink(broken=7), Link()
-    hub = HubClient([""], sink, Place(5))
+    hub = HubClient([""], sink, Place(5, "", ()))
     for sequence in (4, 5, 6, 6, 7, 8):
         hub.take(link, event(sequence))  # type: ignore[arg-type]
     assert [told[-1] for told in sink.told] == [6, 8]
@@ -192,7 +192,7 @@ def test_an_event_is_taken_once_and_always_acknowledged() -> None:
 def test_marks_are_handed_on() -> None:
     """What the notifier has to say about an event comes with it."""
     sink, link = Sink(), Link()
-    hub = HubClient([""], sink, Place(5))
+    hub = HubClient([""], sink, Place(5, "", ()))
     hub.take(link, event(6, marks=9))  # type: ignore[arg-type]
     assert sink.marks == 9
 
@@ -200,7 +200,7 @@ def test_marks_are_handed_on() -> None:
 def test_a_hub_that_cannot_resume_is_a_gap() -> None:
     """Refused, it asks for what is new from now on, and says that all in between is lost."""
     sink, link = Sink(), Link()
-    hub = HubClient([""], sink, Place(5))
+    hub = HubClient([""], sink, Place(5, "", ()))
     hub.take(link, reply(False, 3))  # type: ignore[arg-type]
     assert sink.told == [("gap", 6, 3)] and not hub.connected
     (asked,) = link.sent
@@ -214,7 +214,7 @@ def test_a_hub_that_cannot_resume_is_a_gap() -> None:
 def test_after_a_gap_reading_goes_on_behind_it() -> None:
     """The end of the gap is where a reconnect resumes."""
     sink, link = Sink(), Link()
-    hub = HubClient([""], sink, Place(5))
+    hub = HubClient([""], sink, Place(5, "", ()))
     gap = hub_pb2.Gap(first=6, last=9)
     hub.take(link, outport.payload_envelope("gap", gap.SerializeToString(), 0))  # type: ignore[arg-type]
     assert sink.told == [("gap", 6, 9)]
@@ -262,8 +262,8 @@ def test_another_notifier_is_told_ids() -> None:
 
 def test_a_notifier_without_ids() -> None:
     """One of an earlier version tells sequences only: they are enough as long as it is the only one."""
-    for urls, kept in ((["a"], Place(6)), (["a", "b"], None)):
-        hub, link = HubClient(urls, Sink(), Place(5)), Link()
+    for urls, kept in ((["a"], Place(6, "", ())), (["a", "b"], None)):
+        hub, link = HubClient(urls, Sink(), Place(5, "", ())), Link()
         hub.take(link, welcome(6, 1))  # type: ignore[arg-type]
         hub.take(link, event(6))  # type: ignore[arg-type]
         assert wish_of(hub).resume_after == 6 and not wish_of(hub).resume_id
@@ -290,12 +290,14 @@ def test_a_move_to_a_notifier_without_ids() -> None:
 def test_a_notifier_goes_back_to_an_earlier_version() -> None:
     """The only one has the same sequences as before: its sequences go on as before, and there is no gap."""
     sink, link = Sink(), Link()
-    hub = HubClient(["a"], sink, Place(501, f"SaveBlock:0:{501:064x}:1"))
+    hub = HubClient(["a"], sink, Place(501, f"SaveBlock:0:{501:064x}:1", ()))
     assert wish_of(hub).resume_after == 501
     hub.take(link, welcome(501, 1))  # type: ignore[arg-type]
     hub.take(link, event(502))  # type: ignore[arg-type]
     assert [item[0] for item in sink.told] == ["Topic"] and hub.last is not None
-    assert (wish_of(hub).resume_after, wish_of(hub).resume_id) == (502, "") and hub.place(hub.last) == Place(502)
+    assert (wish_of(hub).resume_after, wish_of(hub).resume_id) == (502, "") and hub.place(hub.last) == Place(
+        502, "", ()
+    )
 
 
 def test_a_move_before_any_event() -> None:

@@ -1,4 +1,4 @@
-"""Where a consumer of a notifier's hub is, in words that every notifier of the network understands.
+"""Where a reader of a notifier's hub is, in words that every notifier of the network understands.
 
 Sequences are one notifier's own, ids of events are the same on all. A place is told by some ids of each shard: the
 newest, and others ever further back, for a notifier that does not have the newest yet. What it then delivers a second
@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
     after: int
     """The last event's sequence, on the notifier that told it."""
     id: str
-    """That event's id."""
+    """That event's id; empty: not known."""
     handled: tuple[tuple[str, int], ...]
     """Ids, and how many events of the same shard came since."""
     journal: str = ""
@@ -65,6 +65,10 @@ class Told:
         for event_id, since in place.handled if place is not None else ():
             self._before.setdefault(_shard(event_id), []).append((event_id, since))
 
+    def __len__(self) -> int:
+        """Ids that are kept."""
+        return len(self._ids)
+
     def __contains__(self, event_id: str) -> bool:
         return event_id in self._ids
 
@@ -77,12 +81,14 @@ class Told:
             self._ids.discard(told.popleft().id)
 
     def place(self, number: int) -> Place | None:
-        """The place behind the event `number`, one of the newest 4,096 of each shard; `None` when no event came."""
+        """The place behind the event `number`; `None` when no event came, or it is further back than what is kept."""
         newest: _Told | None = None
         handled: list[tuple[str, int]] = []
         for shard in dict.fromkeys([*self._before, *self._shards]):
             told = self._shards.get(shard, deque())
             count = bisect_right(told, number, key=_number)
+            if len(told) == _KEPT and count <= _FURTHEST:
+                return None
             if count and (newest is None or told[count - 1].number > newest.number):
                 newest = told[count - 1]
             if shard:
@@ -92,7 +98,7 @@ class Told:
                 handled += _thinned(named)
         if newest is not None:
             return Place(newest.sequence, newest.id, tuple(handled), newest.journal)
-        return self._begun
+        return self._begun and msgspec.structs.replace(self._begun, handled=tuple(handled))
 
     def _later(self, told: deque[_Told], count: int) -> int:
         """How many of the oldest `count` of these came behind the place that this began with.

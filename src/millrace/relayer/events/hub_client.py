@@ -11,8 +11,8 @@ from typing import Protocol
 from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.relayer.events.handled import Handled, Place
 from millrace.runtime import websocket
+from millrace_client.places import Place, Told
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class HubClient:
         self._urls = urls
         self._at = 0
         self._sink = sink
-        self._handled = Handled(place)
+        self._told = Told(place)
         self.last = None if place is None else place.after
         self._offset = 0
         """Of numbers against the sequences of the notifier …"""
@@ -118,22 +118,22 @@ class HubClient:
 
     def place(self, number: int) -> Place | None:
         """Where reading goes on behind the event `number`, for a later process; `None`: that cannot be said."""
-        place = self._handled.place(number)
+        place = self._told.place(number)
         if place is not None and place.id:
             return place
         if len(self._urls) == 1:  # a notifier's own sequence is enough to go on with it
-            return Place(number - self._offset)
+            return Place(number - self._offset, "", ())
         return None
 
     @property
     def ids_kept(self) -> int:
         """Ids of events by which another notifier's repetitions are known."""
-        return len(self._handled)
+        return len(self._told)
 
     def subscription(self) -> bytes:
         """The frame that asks for everything after `last`."""
         wish = hub_pb2.SubscribeEvent(event_type="All", subscription_id="relayer")
-        place = None if self.last is None else self._handled.place(self.last)
+        place = None if self.last is None else self._told.place(self.last)
         if place is not None and place.id:
             wish.resume_after, wish.resume_id, wish.resume_journal = place.after, place.id, place.journal
             for message_id, since in place.handled:
@@ -168,7 +168,7 @@ class HubClient:
             log.error("the hub refused to resume", extra={"reason": reply.reason, "after": self.last})
             if self.last is not None:
                 self._sink.on_gap(self.last + 1, reply.head)
-                self.last, self._handled = None, Handled(None)
+                self.last, self._told = None, Told(None)
                 link.send_binary(self.subscription())
             return
         self._journal = reply.journal
@@ -191,7 +191,7 @@ class HubClient:
         if self._by_id and not told.id:
             self._without_ids(number)
         self._moved = False
-        if (told.id not in self._handled) if told.id else (self.last is None or number > self.last):
+        if (told.id not in self._told) if told.id else (self.last is None or number > self.last):
             if self.last is not None and number <= self.last:
                 number = self.last + 1  # of a journal that was put back to an earlier state
             if sequence <= self._late:
@@ -204,7 +204,7 @@ class HubClient:
             self.last = number
             self.head = max(self.head, number)
             if told.id:
-                self._handled.add(number, sequence, told.id, self._journal)
+                self._told.add(number, sequence, told.id, self._journal)
         link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))
 
     def _without_ids(self, number: int) -> None:
@@ -215,4 +215,4 @@ class HubClient:
         if self._moved:
             log.error("a notifier of an earlier version cannot tell where reading was", extra={"after": self.last})
             self._sink.on_gap((self.last or 0) + 1, number)
-        self._by_id, self._handled = False, Handled(None)
+        self._by_id, self._told = False, Told(None)
