@@ -71,6 +71,10 @@ class Planner:
             return True
         return token_in != token_out and bool(self._issuers.redeems(token_in) or self._issuers.mints(token_out))
 
+    def mints(self, token: str) -> bool:
+        """Whether these are LP units that a pool takes deposits for."""
+        return self._issuers.mints(token) is not None
+
     def supports(self, token_in: str, token_out: str, *, liquidity: bool = False) -> bool:
         """Whether there is any way from one token to the other; with `liquidity` also over LP units in between."""
         router = self._between if liquidity else self.router
