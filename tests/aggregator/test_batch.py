@@ -328,6 +328,21 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
     swapped(MultiSwapRequest(inputs=items, to="EGLD", sender=SENDER))
 
 
+@pytest.mark.parametrize("number", [0, 7, 15, 33, 40])
+def test_lp_tokens_as_output_are_minted_one_input_a_transaction(number: int) -> None:
+    """A deposit ends a call, so inputs share none; tokens of the pool, others, EGLD and other LP tokens are taken."""
+    pool, other = MARKET.pools[number], MARKET.pools[number + 1]
+    tokens = ["EGLD", *dict.fromkeys([*pool.tokens, *TOKENS[:3]])]
+    inputs = [BatchItem(token=token, amount=str(deepest(token) // 1000)) for token in tokens]
+    inputs.append(BatchItem(token=other.lp_token, amount=str(other.lp_supply // 1000)))
+    answer = swapped(MultiSwapRequest(inputs=inputs, to=pool.lp_token, sender=SENDER))
+    assert answer.failed_tokens == []
+    assert [len(sent.inputs) for sent in answer.batches] == [1] * len(inputs)
+    assert [result.amount_out for result in performed(answer)] == [int(sent.amount_out) for sent in answer.batches]
+    for sent in answer.batches:
+        assert sum(int(path.amount_out) for route in sent.routes for path in route.paths) == int(sent.amount_out)
+
+
 def test_a_batch_past_its_deadline_says_so() -> None:
     """Items for which no time is left are listed with a reason, and nothing else happens."""
     found = batch(BatchRequest(inputs=[BatchItem(token=WRAPPED, amount="12345")], to=USDC), deadline=0.0)

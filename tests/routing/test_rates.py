@@ -15,6 +15,7 @@ from millrace.dex.rate import HatomRedeem, LxoxnoStaking, RatePool, XoxnoStaking
 from millrace.dex.vault import execute
 from millrace.routing.curve import NoCurve, rate_knots
 from millrace.routing.plan import Ends, make_program
+from millrace.routing.planner import Planner
 from millrace.routing.router import Algorithm, Limits, Route, Router
 
 A, B, C = "WEGLD-bd4d79", "SEGLD-3ad2d0", "USDC-c76f1f"
@@ -42,7 +43,7 @@ def ask(pools: list[Pool], amount: int, algorithm: Algorithm = "hybrid") -> Rout
     return route
 
 
-@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian"])
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian", "greedy"])
 def test_what_a_stock_cannot_pay_goes_elsewhere(algorithm: Algorithm) -> None:
     """An amount of a few times the stock is paid it and what the pair pays for the rest, but for 1e-4 of it."""
     stock = 1_000 * UNIT
@@ -82,6 +83,56 @@ def test_a_stock_of_any_size_beside_the_amount_is_used(
         rest = amount - most
         best = pool.amount_out(0, 1, most) + (pair.amount_out(0, 1, rest) if rest > 10**9 else 0)
         assert paid >= best - (best - alone) * 2e-3 - best * 2e-6 - 10
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian", "greedy"])
+@pytest.mark.parametrize("share", [0.001, 0.01, 0.1, 0.5, 0.96, 0.99, 0.999])
+@pytest.mark.parametrize("depth", [0.05, 1.0, 30.0])
+def test_all_of_a_stock_is_used_by_every_algorithm(algorithm: Algorithm, share: float, depth: float) -> None:
+    """Just below the amount or far below it, in equal chunks or not: the pair gets the rest, whatever its depth."""
+    amount = 10**22
+    pair = structs.replace(PAIR, reserves=(int(amount * depth), int(amount * depth * 0.9)))
+    pool = rated(stock=int(amount * share))
+    best = pool.amount_out(0, 1, pool.most_in()) + pair.amount_out(0, 1, amount - pool.most_in())
+    assert ask([pair, pool], amount, algorithm).execution.amount_out >= best * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian", "greedy"])
+@pytest.mark.parametrize("depth", [20, 50, 70])
+@pytest.mark.parametrize("stocks", [(100, 20), (100, 50), (300, 20)])
+def test_a_stock_behind_another_pool_is_brought_what_it_takes(
+    algorithm: Algorithm, depth: int, stocks: tuple[int, int]
+) -> None:
+    """What leads there only brings a little too much, which costs neither this stock nor another one."""
+    amount = 10**22
+    pair = structs.replace(PAIR, reserves=(amount * depth // 1000,) * 2)
+    before = structs.replace(pair, id="x:2", address=b"\6" * 32, tokens=(A, C), reserves=(amount * depth // 100,) * 2)
+    first = rated(rate=(8, 10), stock=amount * stocks[0] // 1000)
+    second = structs.replace(rated(XoxnoStaking, (8, 10), amount * stocks[1] // 1000), tokens=(C, B))
+    rest = amount - first.most_in() - before.amount_in(0, 1, second.most_in())
+    best = first.reserves[1] + second.reserves[1] + pair.amount_out(0, 1, rest)
+    paid = ask([pair, before, first, second], amount, algorithm).execution.amount_out
+    assert paid >= best * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.97, 0.999])
+def test_a_whole_balance_is_sold_to_the_stock_and_the_pair(share: float) -> None:
+    """Of a request with many inputs: a stock at odds with the pair counts where the pair alone would lose much."""
+    amount = 10**22
+    pair = structs.replace(PAIR, reserves=(amount // 2, amount // 2 * 9 // 10))
+    pool = rated(stock=int(amount * share))
+    best = pool.amount_out(0, 1, pool.most_in()) + pair.amount_out(0, 1, amount - pool.most_in())
+    sale = Planner([pair, pool], DictMarket([pair, pool], A)).sale(A, amount, B, Limits(8, 2, 4))
+    assert sale.amount_out >= best * (1 - 1e-3)
+
+
+def test_where_stocks_end_on_all_paths_there_is_one_that_takes_the_rest() -> None:
+    """With two paths and two stocks that cannot take the amount, a stock makes room for the pair."""
+    amount = 10**22
+    pair = structs.replace(PAIR, reserves=(amount // 20, amount // 20))
+    pools: list[Pool] = [pair, rated(stock=amount * 7 // 10), rated(XoxnoStaking, (9, 10), amount // 5)]
+    sale = Planner(pools, DictMarket(pools, A)).sale(A, amount, B, Limits(8, 2, 4))
+    assert sale.amount_out >= amount * 7 // 10
 
 
 @pytest.mark.parametrize("part", [0.01, 0.5, 0.99, 0.999999])

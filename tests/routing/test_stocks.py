@@ -11,7 +11,7 @@ from millrace.dex.aggregator_contract import ALL, FIXED, MILLION, PPM
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.pool import InsufficientLiquidity
 from millrace.dex.rate import HatomRedeem
-from millrace.routing.stocks import share_stocks, stocks_first, within_stock
+from millrace.routing.stocks import share_stocks, stocks_first, throttle, within_stock
 from millrace.routing.venue import Trade
 
 A, B, C = "WEGLD-bd4d79", "SEGLD-3ad2d0", "USDC-c76f1f"
@@ -105,3 +105,14 @@ def test_the_last_sale_of_a_token_is_in_another_pool(order: list[str]) -> None:
     assert not isinstance([trade for trade in moved if trade.token_in == A][-1].pool, HatomRedeem)
     others = [trade for trade in moved if trade.pool.id != "rate"]
     assert others == [trade for trade in trades if trade.pool.id != "rate"], "nothing else changes its place"
+
+
+@given(stock=STOCKS, more=st.integers(101, 10**4), flow=st.floats(1.0, 1e9))
+def test_only_what_leads_to_too_small_a_stock_brings_less(stock: int, more: int, flow: float) -> None:
+    """By what the stock lacks, down to the first token that is sold elsewhere, too; what fits is left as it is."""
+    trades, flows = [sale(PAIR), sale(BEFORE), sale(rated(stock, tokens=(C, B)))], [flow, flow, flow]
+    asked = stock * more // 100
+    assert throttle(trades, flows, [2], [asked, asked, asked])
+    assert flows[0] == flow and flows[1] == flows[2] == pytest.approx(flow * (stock - 1) / asked, rel=1e-5)
+    assert not throttle(trades, [flow] * 3, [2], [1, 1, stock - 1])
+    assert not throttle(trades, [flow] * 3, [0], [asked, asked, asked])

@@ -29,9 +29,20 @@ from millrace.dex.vault import Referral, VaultError, VaultResult, execute
 from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table, total
 from millrace.routing.execution import replayed
 from millrace.routing.paths import split_sources
-from millrace.routing.plan import AnyLeg, Ends, Fill, Leg, PlanError, cost_of, leg_fills, leg_steps, make_program
+from millrace.routing.plan import (
+    AnyLeg,
+    Ends,
+    Execution,
+    Fill,
+    Leg,
+    PlanError,
+    cost_of,
+    leg_fills,
+    leg_steps,
+    make_program,
+)
 from millrace.routing.planner import Planner
-from millrace.routing.router import Limits
+from millrace.routing.router import Limits, NoRoute
 
 PAYMENT_GAS = 11 * GAS_PER_DATA_BYTE * 240 // 10  # of another payment's bytes: token, amount, and token of the program
 PATHS_PER_INPUT = 2
@@ -185,12 +196,12 @@ class _Room(NamedTuple):
             return True
         return self.table.planned(cost_of([leg for given in group for leg in given.legs], self.table)).within(left)
 
-    def groups(self, given: Sequence[_Given]) -> list[list[_Given]]:
-        """The inputs in their order, as many to a transaction as fit into it."""
+    def groups(self, given: Sequence[_Given], most: int) -> list[list[_Given]]:
+        """The inputs in their order, as many to a transaction as fit into it, and no more than `most`."""
         groups: list[list[_Given]] = []
         for item in given:
             group = [*groups[-1], item] if groups else []
-            if group and len(group) <= self.settings.inputs_per_transaction and self.fits(group):
+            if group and len(group) <= most and self.fits(group):
                 groups[-1] = group
             else:
                 groups.append([item])
@@ -212,7 +223,7 @@ def sell(
         if time.monotonic() <= deadline:
             yield
         desk.take(item)
-    groups = desk.room.groups(desk.given)
+    groups = desk.room.groups(desk.given, 1 if desk.minting else settings.inputs_per_transaction)
     while groups:
         yield
         group = groups.pop(0)
@@ -246,6 +257,8 @@ class _Desk:
         self._market = snapshot.market
         self._moved: dict[str, Pool] = {}
         self._seen: set[str] = set()
+        self.minting = planner.mints(snapshot.inner(order.to))
+        """Whether the output are LP units: then each input goes alone, as a deposit ends a call."""
 
     def fail(self, item: BatchItem, amount: int | None, reason: str) -> None:
         """Note an input that is not sold. Raises `ApiError` where none may be left out."""
@@ -286,14 +299,20 @@ class _Desk:
         for paths in (PATHS_PER_INPUT, 1):
             try:
                 limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=self.room.left([token]))
-                sale = planner.sale(source, amount, sink, limits)
-            except ApiError:
+                sale = self._plan(planner, source, amount, sink, limits)
+            except (ApiError, NoRoute):
                 return "no_path"
             except PlanError:
                 continue
             cost = planner.table.planned(cost_of(sale.legs, planner.table))
             return _Given(token, amount, sale.legs, sale.amount_out, cost)
         return "zero_liquidity" if self._reaches(planner, source, sink) else "no_path"
+
+    def _plan(self, planner: Planner, source: str, amount: int, sink: str, limits: Limits) -> Execution:
+        """What sells one input. Raises `NoRoute` or `PlanError`."""
+        if self.minting:
+            return planner.forward(source, sink, amount, limits, "greedy", self._deadline).execution
+        return planner.sale(source, amount, sink, limits)
 
     def _reaches(self, planner: Planner, source: str, sink: str) -> bool:
         """Whether there is a path at all: then the amount is what is wrong."""

@@ -18,7 +18,7 @@ from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
-from millrace.routing.stocks import any_stocks, share_stocks, stocks_first, within_stock
+from millrace.routing.stocks import any_stocks, share_stocks, stocks_first, throttle, within_stock
 from millrace.routing.venue import Trade, least_output
 
 # Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
@@ -27,6 +27,7 @@ RESOLUTION = 1_000_000
 FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny; floats tell no finer ones apart
 NEARLY_ALL = 1.0 - 2.0**-40  # flows that add up to so much are all: of some hundred the sum is off by 2^-44 of it
 FEW_REFUSED = 8  # refused trades are few if they are no more than this part of all
+MOST_THROTTLED = 8  # times: up to some per cent of a stock are spared then
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
 
@@ -89,7 +90,7 @@ def portions(amount: int, flows: Iterable[float], whole: float, resolution: int)
 
 
 class Refused(Exception):
-    """The trades numbered `args[0]` cannot be executed, in execution order."""
+    """The trades numbered `args[0]` cannot be executed, in execution order; `args[1]` is what each was to sell."""
 
     def few(self, trades: int) -> list[int]:
         """Which of them to leave out before the next walk: all, if they are few, else half of them.
@@ -117,13 +118,17 @@ def execute(
     is told in parts of them: the trades can follow others in one call. Raises `PlanError` when nothing is left, or one
     of the tokens is not sold.
     """
-    kept, parts = stocks_first(trades, flows)
+    kept, parts, throttled = list(trades), list(flows), 0
     while amounts.keys() <= {trade.token_in for trade in kept}:
+        kept, parts = stocks_first(kept, parts)
         modes, values = _modes(kept, parts, {} if relative else amounts, whole)
         try:
             return _run(kept, modes, values, amounts, token_out, outlets, bounded=any_stocks(kept))
         except Refused as refused:
-            _leave_out(refused, kept, parts, token_out)
+            if throttled < MOST_THROTTLED and throttle(kept, parts, refused.args[0], refused.args[1], throttled):
+                throttled += 1
+            else:
+                _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")
 
 
@@ -220,7 +225,7 @@ def _run(
         balances[token] = have - amount
         balances[gained] = balances.get(gained, 0) + paid
     if refused:
-        raise Refused(refused)
+        raise Refused(refused, sold)
     amount_out = balances.get(token_out, 0)
     if amount_out <= 0:
         raise PlanError("the route pays nothing")

@@ -158,6 +158,12 @@ class KernelSearch:
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 
+    def short_of_stock(self, search: Search) -> bool:
+        """Whether a pool at a rate could be brought more than it can take."""
+        net, stocks = self._net, self._memory()[2].stocks
+        takes, brought = net.kd[net.kptr[net.curve[stocks] + 1] - 1], search.ahead[net.src[stocks]] * search.amounts[0]
+        return bool(np.any((takes < brought) & (search.behind[net.dst[stocks]] > 0.0)))
+
     def bound(self, *, once: bool = False) -> float:
         """The bound (scaled) of the flow found last; `once`: of plans with one trade per edge."""
         return float(self._report[UPPER_ONCE if once else UPPER])

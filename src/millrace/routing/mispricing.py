@@ -97,6 +97,8 @@ class Mispricing:
             split, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
+            if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
+                plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper)
         trades = [self._kernels.trades[e] for e in edges]

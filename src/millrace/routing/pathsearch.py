@@ -23,6 +23,11 @@ MAX_PATHS = 64
 BARELY = 1e-9
 BARELY_LESS = 1.0 - BARELY
 MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
+STRAIGHT = 2  # knots of a pool at a rate; all others have more
+LITTLE = 1e-12  # of an amount: less is none
+ENDS = 2  # times as many pieces as chunks, at most: curves end in some of them
+NEARER = 4  # steps to where a curve ends; the paths before it are next to straight for what is left there
+MOST_ASIDE = 0.5  # of an amount, for small stocks
 BUDGET = 400_000  # edge evaluations per search; a search that hits it answers with the best so far
 
 
@@ -59,11 +64,16 @@ class PathWork(NamedTuple):
     old: Floats  # inputs of these paths before an exchange
     other: Ints  # the path that may come in
     replaced: Ints  # the one in whose place
+    stocks: Ints  # edges of pools at a rate: they pay the same for each unit, and then nothing
+    aside: Floats  # (stock): what of the amount is kept for it, if it is small
 
 
 def make_path_work(net: Net) -> PathWork:
     """Scratch for searches in a net."""
     levels, tokens, edges, pairs = MAX_HOPS + 1, net.core.size, net.src.size, net.pdst.size
+    curved = np.flatnonzero(net.curve[: net.pair.size] >= 0)  # edges astray are in no pair, and on no path here
+    curve = net.curve[curved]
+    stocks = curved[net.kptr[curve + 1] - net.kptr[curve] == STRAIGHT].astype(np.int32)
     return PathWork(
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens)),
@@ -87,6 +97,8 @@ def make_path_work(net: Net) -> PathWork:
         np.zeros(FEW),
         np.zeros(MAX_HOPS, np.int32),
         np.zeros(MAX_HOPS, np.int32),
+        stocks,
+        np.zeros(stocks.size),
     )
 
 
@@ -305,26 +317,38 @@ def split_greedy(
     """Send the amount in equal chunks, each along the path that is best by then; returns the number of paths.
 
     Once `max_paths` different paths are in use, or another one would not fit into the transaction, the rest goes along
-    the known paths.
+    the known paths. What a path takes before one of its curves ends is all of the chunk that goes along it, and of the
+    amount so much comes last, in pieces, as stocks that are smaller than a chunk can take: in a chunk nobody sees them.
     In a cycle it stops when a chunk no longer earns, else it gives up (0) when the split can no longer pay more than
     `floor`: no chunk pays more than the one before it.
     """
     count, taken, more, paid = 0, 0.0, True, 0.0
     pw.work[0] = 0
     hopeless = False
-    chunk = q.amounts[0] / chunks
-    for rest in range(chunks - 1, -1, -1):
-        choice, best = -1, chunk if q.cycle else 0.0
+    left = amount = q.amounts[0]
+    chunk, least = amount / chunks, amount * LITTLE
+    aside, stock = _set_aside(net, pw, q, room, chunk), 0
+    for _ in range(ENDS * chunks + pw.stocks.size):
+        piece = min(chunk, left - aside)
+        while piece <= least and stock < pw.stocks.size:  # the last of the amount goes in pieces of small stocks
+            piece = pw.aside[stock]
+            aside -= piece
+            stock += 1
+        if piece <= least:
+            break
+        choice, best = -1, piece if q.cycle else 0.0
         for k in range(count):
-            out = run_path(net, pw, pw.paths[k], pw.length[k], chunk, False)
+            out = run_path(net, pw, pw.paths[k], pw.length[k], piece, False)
+            if out > 0.0:
+                out *= piece / _taken_by(net, pw, pw.paths[k], pw.length[k], piece, least)
             if out > best:
                 choice, best = k, out
         if more and count < max_paths and pw.work[0] < BUDGET:
             known = 0
             if count == 0:
-                known, best = _known_path(net, pw, q, room, hops, chunk, best)
+                known, best = _known_path(net, pw, q, room, hops, piece, best)
             best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
-            length = best_path(net, pw, where, q, room, WHOLE - taken, chunk, hops, best, pw.paths[count], 0.0)
+            length = best_path(net, pw, where, q, room, WHOLE - taken, piece, hops, best, pw.paths[count], 0.0)
             length = length if length > 0 else known
             share = path_share(room, pw.paths[count], length)
             if length > 0 and taken + share <= WHOLE:
@@ -337,16 +361,77 @@ def split_greedy(
                 more = False
         if choice < 0:
             break
-        out = run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
+        piece = _taken_by(net, pw, pw.paths[choice], pw.length[choice], piece, least)
+        out = run_path(net, pw, pw.paths[choice], pw.length[choice], piece, True)
         paid += out
-        pw.flow[choice] += chunk
-        hopeless = not q.cycle and paid + rest * out < floor
+        left -= piece
+        pw.flow[choice] += piece
+        hopeless = not q.cycle and aside == 0.0 and paid + left * (out / piece) < floor
         if hopeless:
             break
+    if left > least and count > 0 and not (hopeless or q.cycle):
+        _send_rest(net, pw, where, q, room, hops, count, taken, left)
     for k in range(count):
         for h in range(pw.length[k]):
             pw.used[pw.paths[k, h]] = 0.0
     return 0 if hopeless else count
+
+
+@inlined
+def _send_rest(
+    net: Net, pw: PathWork, where: Beam, q: Search, room: Room, hops: int, count: int, taken: float, left: float
+) -> None:
+    """Where all paths have come to the end of a curve: the best one that takes more, in the place of the thinnest."""
+    thinnest = 0
+    for k in range(1, count):
+        thinnest = k if pw.flow[k] < pw.flow[thinnest] else thinnest
+    free = WHOLE - taken + path_share(room, pw.paths[thinnest], pw.length[thinnest])
+    length = best_path(net, pw, where, q, room, free, left, hops, 0.0, pw.paths[count], 0.0)
+    if length > 0 and path_share(room, pw.paths[count], length) <= free:
+        for h in range(pw.length[thinnest]):
+            pw.used[pw.paths[thinnest, h]] = 0.0
+        for h in range(length):
+            pw.paths[thinnest, h] = pw.paths[count, h]
+        pw.length[thinnest] = length
+        pw.flow[thinnest] += left
+
+
+@inlined
+def _set_aside(net: Net, pw: PathWork, q: Search, room: Room, chunk: float) -> float:
+    """Write what small stocks can take, in units of the source, into `aside`; returns the sum.
+
+    That is none of those that take a chunk, or cannot earn their fee.
+    """
+    total = 0.0
+    for i in range(pw.stocks.size):
+        e = pw.stocks[i]
+        last, ahead, behind = net.kptr[net.curve[e] + 1] - 1, q.ahead[net.src[e]], q.behind[net.dst[e]]
+        pw.aside[i] = 0.0
+        if ahead > 0.0 and net.ky[last] * behind > room.price * (room.fee[e] if room.price > 0.0 else 1.0):
+            piece = net.kd[last] / ahead
+            if piece < chunk and total + piece < MOST_ASIDE * q.amounts[0]:
+                pw.aside[i] = piece
+                total += piece
+    return total
+
+
+@inlined
+def _taken_by(net: Net, pw: PathWork, path: Ints, length: int, x: float, least: float) -> float:
+    """What of `x` a path takes on top of earlier chunks before one of its curves ends, and no less than `least`."""
+    part = 1.0
+    for _ in range(NEARER):
+        flow, more = x * part, 1.0
+        for h in range(length):
+            e = path[h]
+            if net.curve[e] >= 0:
+                room = net.kd[net.kptr[net.curve[e] + 1] - 1] - pw.used[e]
+                if flow > room:
+                    more = min(more, max(room, 0.0) / flow)
+            flow = edge_gain(net, e, pw.used[e], flow)
+        if more == 1.0:
+            break
+        part *= more
+    return max(x * part, least)
 
 
 @inlined

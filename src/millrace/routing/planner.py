@@ -20,6 +20,8 @@ from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
 
+LITTLE_LOST = 0.99  # of the best rate: a sale of a little pays more but for fees and odds that small pools are at
+
 
 class Planner:
     """Answers questions over a set of pools. One thread at a time; `twin` is one for another thread."""
@@ -68,6 +70,10 @@ class Planner:
         if liquidity and self._between is not self.router:
             return True
         return token_in != token_out and bool(self._issuers.redeems(token_in) or self._issuers.mints(token_out))
+
+    def mints(self, token: str) -> bool:
+        """Whether these are LP units that a pool takes deposits for."""
+        return self._issuers.mints(token) is not None
 
     def supports(self, token_in: str, token_out: str, *, liquidity: bool = False) -> bool:
         """Whether there is any way from one token to the other; with `liquidity` also over LP units in between."""
@@ -254,12 +260,21 @@ class Planner:
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
 
-        Over edges astray only where no other plan holds the limits and executes.
+        Over edges astray only where no other plan holds the limits and executes, or it loses much to the best rate.
         """
-        if self.router.whole is not self.router:
+        whole, found = self.router.whole, None
+        if whole is not self.router:
             with contextlib.suppress(PlanError):
-                return self._sale(self.router, token, amount, token_out, limits)
-        return self._sale(self.router.whole, token, amount, token_out, limits)
+                found = self._sale(self.router, token, amount, token_out, limits)
+            if found is not None and found.amount_out >= amount * whole.rate(token, token_out) * LITTLE_LOST:
+                return found
+        try:
+            other = self._sale(whole, token, amount, token_out, limits)
+        except PlanError:
+            if found is None:
+                raise
+            return found
+        return other if found is None or other.amount_out > found.amount_out else found
 
     def _sale(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """The same over the edges of one graph."""

@@ -13,6 +13,9 @@ from millrace.dex.pool import Pool, PoolError
 from millrace.dex.rate import RatePool
 from millrace.routing.venue import Trade
 
+SPARE = 2e-6  # of a stock: parts are told in millionths, and a unit more than it pays for is refused
+MORE = 4  # times as much is spared where that was not enough
+
 
 def any_stocks(trades: Sequence[Trade]) -> bool:
     """Whether one of the pools is at a rate."""
@@ -56,6 +59,32 @@ def within_stock(
         return most
     values[at] = most * contract.MILLION // have
     return have * values[at] // contract.MILLION
+
+
+def throttle(
+    trades: Sequence[Trade], flows: list[float], refused: Sequence[int], sold: Sequence[int], times: int = 0
+) -> bool:
+    """Let less reach pools at a rate that were to sell more than they pay for, where nothing else sells their token.
+
+    `flows` of trades in execution order are changed: what leads there only brings less. Whether any of them has.
+    `times` is how often that has been tried: parts of the input may be coarse beside a stock.
+    """
+    before, spared = list(flows), 1.0 - SPARE * MORE**times
+    for k in refused:
+        pool = trades[k].pool
+        if isinstance(pool, RatePool) and sold[k] > pool.most_in():
+            _bring_less(trades, flows, k, pool.most_in() / sold[k] * spared)
+    return flows != before
+
+
+def _bring_less(trades: Sequence[Trade], flows: list[float], k: int, part: float) -> None:
+    """Let trade `k` sell this part, and what buys for it bring no more, where it is its token's only sale."""
+    token = trades[k].token_in
+    flows[k] *= part
+    if sum(trade.token_in == token for trade in trades) == 1:
+        for feeder in range(k):
+            if trades[feeder].token_out == token:
+                _bring_less(trades, flows, feeder, part)
 
 
 def share_stocks(paths: Sequence[Sequence[Trade]], amounts: Sequence[int], *, keep_rest: bool) -> list[int]:
