@@ -1,9 +1,10 @@
 """How fast the notifier takes blocks from nodes to disk and on to consumers.
 
 Bars: CPU of one block of 266 KB at most 4.0 ms with a consumer of the hub, 4.6 ms with RabbitMQ beside it, and with
-the hub 1.3 times the floor; 20 MB/s and more with the journal on; from a node's frame to the consumer's at most 15 ms in 99 of 100
-cases at four shards of 600 ms; in RabbitMQ's queue within 60 ms in 99 of 100 cases at 80 % of its own full rate; 1,000
-filtered subscribers cost at most twice one; an hour of four shards (2,400 blocks) in 60 s; memory at most 100 MB.
+the hub 1.3 times the floor; 20 MB/s and more with the journal on; from a node's frame to the consumer's at most 15 ms
+in 99 of 100 cases at four shards of 600 ms; in RabbitMQ's queue within 60 ms in 99 of 100 cases at 80 % of its own full
+rate; 1,000 filtered subscribers cost at most twice one; an hour of four shards (2,400 blocks) in 60 s; memory at most
+100 MB.
 
 The notifier runs in a process of its own; what is measured of it is the time that passes here and the CPU time
 there. The floor is what a service cannot save that is written with the usual libraries: the same blocks decoded,
