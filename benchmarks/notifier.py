@@ -1,12 +1,17 @@
 """How fast the notifier takes blocks from nodes to disk and on to consumers.
 
-Bars: CPU of one block of 266 KB at most 4.0 ms with a consumer of the hub, 4.6 ms with RabbitMQ beside it, and 1.3
-times the floor; 20 MB/s and more with the journal on; from a node's frame to the consumer's at most 15 ms in 99 of 100
-cases at four shards of 600 ms; in RabbitMQ's queue within 60 ms in 99 of 100 cases at 80 % of its own full rate; 1,000
-filtered subscribers cost at most twice one; an hour of four shards (2,400 blocks) in 60 s; memory at most 100 MB.
+Bars: CPU of one block of 266 KB at most 4.0 ms with a consumer of the hub, 4.6 ms with RabbitMQ beside it, and with
+the hub 1.3 times the floor; 20 MB/s and more with the journal on; from a node's frame to the consumer's at most 15 ms
+in 99 of 100 cases at four shards of 600 ms; in RabbitMQ's queue within 60 ms in 99 of 100 cases at 80 % of its own full
+rate; 1,000 filtered subscribers cost at most twice one; an hour of four shards (2,400 blocks) in 60 s; memory at most
+100 MB.
 
 The notifier runs in a process of its own; what is measured of it is the time that passes here and the CPU time
-there. The floor is what cannot be saved: the same blocks decoded, encoded and committed to the same database.
+there. The floor is what a service cannot save that is written with the usual libraries: the same blocks decoded,
+digested and encoded, and each committed as a row of SQLite (WAL, synchronous = FULL, pages of 2 KB, no checkpoint).
+That is what the journal did when the bar of 1.3 was set, and it does not move with what the journal does now. The
+second floor, the same with our own log of today in SQLite's place, says what is left to save. It has no bar: each gain
+of the log would count as a loss of the service.
 Usage: `python benchmarks/notifier.py [--quick] [--without-rabbitmq]`.
 """
 
@@ -14,9 +19,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import itertools
 import os
 import random
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -34,6 +41,7 @@ from millrace.chain import address, outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.file_store import Store
+from millrace.notifier.rules import slices
 from millrace.runtime import websocket
 from millrace.system.ports import free_ports
 
@@ -226,14 +234,32 @@ async def send_all(nodes: list[Node], payloads: Iterator[bytes]) -> tuple[int, i
 
 
 def floor(payloads: list[bytes]) -> float:
-    """CPU seconds a block of decoding, encoding and committing, nothing else, one block per commit."""
+    """CPU seconds a block of decoding, digesting, encoding and committing to SQLite, one block per commit."""
+    with tempfile.TemporaryDirectory() as directory:
+        database = sqlite3.connect(Path(directory) / "floor.sqlite3", isolation_level=None)
+        for setting in ("page_size = 2048", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 0"):
+            database.execute(f"PRAGMA {setting}")
+        database.execute("CREATE TABLE events (sequence INTEGER PRIMARY KEY, digest BLOB, payload BLOB)")
+        began = time.process_time()
+        for number, payload in enumerate(payloads):
+            encoded = pb.OutportBlock.FromString(payload).SerializeToString(deterministic=True)
+            digest = hashlib.blake2b(encoded, digest_size=16).digest()
+            database.execute("INSERT INTO events VALUES (?,?,?)", (number, digest, encoded))
+        seconds = time.process_time() - began
+        database.close()
+    return seconds / len(payloads)
+
+
+def floor_of_log(payloads: list[bytes]) -> float:
+    """CPU seconds a block of decoding, digesting, encoding and committing to our own log, one block per commit."""
     with tempfile.TemporaryDirectory() as directory:
         store = Store(Path(directory))
         began = time.process_time()
         for payload in payloads:
-            message = pb.OutportBlock.FromString(payload)
+            encoded = pb.OutportBlock.FromString(payload).SerializeToString(deterministic=True)
+            digest = slices.digest(encoded)
             store.begin()
-            store.append("SaveBlock", 0, 0, "", 0, message.SerializeToString(deterministic=True))
+            store.append("SaveBlock", 0, 0, digest.hex(), 0, encoded)
             store.commit()
         seconds = time.process_time() - began
         store.close()
@@ -360,7 +386,8 @@ async def fan_out(service: Service, payloads: list[bytes], subscribers: int) -> 
 
 
 async def with_hub(report: Report, count: int, few: int) -> None:
-    bottom = floor(list(blocks(100, 9)))
+    some = list(blocks(100, 9))
+    bottom = floor(some)
     with tempfile.TemporaryDirectory() as directory:
         service = Service(Path(directory))
         try:
@@ -370,8 +397,9 @@ async def with_hub(report: Report, count: int, few: int) -> None:
             report.add("stream to disk and one consumer", stream.megabytes, "MB/s", (">=", 20.0))
             report.add("an hour of four shards", 2400 / stream.rate, "s", ("<=", 60.0))
             report.add("CPU a block, hub", stream.cpu * 1000, "ms", ("<=", 4.0))
-            report.add("floor: decode, encode, commit", bottom * 1000, "ms")
+            report.add("floor: decode, digest, encode, a row of SQLite", bottom * 1000, "ms")
             report.add("times the floor", stream.cpu / bottom, "", ("<=", 1.3))
+            report.add("the same with our own log", floor_of_log(some) * 1000, "ms")
             report.add("memory", stream.memory, "MB", ("<=", 100.0))
             middle, most = await latency(service, list(blocks(few, 2)))
             report.add("node to consumer at 6.7 blocks/s, p50", middle, "ms")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import logging
 from contextlib import AsyncExitStack
@@ -129,6 +130,9 @@ async def _sinks(settings: NotifierSettings, metrics: Metrics, journal: Journal)
 
 async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set. Raises `OSError` with a text for the operator when it cannot start."""
+    # A busy block makes more than a thousand objects that the collector counts, and all go when it is done: it need not
+    # look each time 700 are there, as by default (0.95 of the writer's CPU; with 5,000 it was 0.97).
+    gc.set_threshold(20_000, 20, 100)
     async with AsyncExitStack() as stack:
         notifier = Notifier(settings, stack.enter_context(tracing("notifier", settings)))
         await notifier.start(stack)

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
@@ -14,8 +15,10 @@ from millrace.notifier.brokers import sink
 from millrace.notifier.brokers.cursor_file import Cursor, CursorFile
 from millrace.notifier.brokers.item import Item
 from millrace.notifier.brokers.sink import Bounds, Sink
+from millrace.runtime.settings import Secret
+from servers.redis_server import RedisServer
 
-from ..helpers import WAIT, notifier, peers, save_block
+from ..helpers import WAIT, notifier, peers, save_block, unique_name
 
 
 class ListSink(Sink):
@@ -53,9 +56,11 @@ async def publishing(running: Notifier) -> AsyncIterator[ListSink]:
         await one.stop()
 
 
-async def told(directory: Path, blocks: Sequence[pb.OutportBlock], publish: bool = True) -> tuple[int, list[str]]:
+async def told(
+    directory: Path, blocks: Sequence[pb.OutportBlock], publish: bool = True, **settings: Any
+) -> tuple[int, list[str]]:
     """The head of a notifier that is told blocks before its sink starts, and the ids that it publishes."""
-    async with notifier(directory) as running, peers(running) as connect:
+    async with notifier(directory, **settings) as running, peers(running) as connect:
         node = await connect.node()
         for block in blocks:
             await node.save(block)
@@ -138,6 +143,25 @@ async def test_of_another_journal(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "b" / "list.cursor", tmp_path / "a")
     _, (gap, *published) = await told(tmp_path / "a", ())
     assert gap.startswith("gap:") and published == ids(BLOCKS[:3])
+
+
+async def test_gaps_of_two_who_share_a_broker(tmp_path: Path) -> None:
+    """Each one's gap is told, under an id of its own: the same sequences are other events in another's journal."""
+    await told(tmp_path / "a", BLOCKS[:3], publish=False)
+    await told(tmp_path / "other", BLOCKS)
+    shutil.copy(tmp_path / "other" / "list.cursor", tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    redis = RedisServer(tmp_path)
+    try:
+        redis.start()
+        shared = {"redis_url": Secret(redis.url), "claim_group": unique_name()}
+        _, (one, *published) = await told(tmp_path / "a", (), **shared)
+        _, others = await told(tmp_path / "b", (), **shared)
+    finally:
+        redis.kill()
+    assert published == ids(BLOCKS[:3])
+    first, last = one.split(":")[1:3]
+    assert [other.split(":")[:3] for other in others] == [["gap", first, last]] and others != [one]
 
 
 async def test_made_anew(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ TX, RESULT = block_hash("tx"), block_hash("result")
 
 def normalise(block: pb.OutportBlock, memory: Memory) -> None:
     """Make a node's block what consumers get."""
-    sliced = slices.cut(block.SerializeToString(), block)
-    facts = rules.facts_of(block.shardID, block.transactionPool, block.blockData.body)
+    sliced, _ = slices.cut(block.SerializeToString(), block)
+    facts = rules.facts_of(block.shardID, sliced.transactionPool, block.blockData.body)
     rules.normalise(sliced.transactionPool, facts, memory)
     block.ParseFromString(sliced.SerializeToString())
 
@@ -218,6 +218,17 @@ def test_a_transfer_is_known_again_however_it_is_written(told: pb.Event, data: d
     assert events_of(destination) == [another]
 
 
+def test_results_without_a_transaction_take_none_of_another() -> None:
+    """A result that does not name its transaction has none, whatever results stand beside it in the map."""
+    block = save_block(0, 1)
+    results = block.transactionPool.smartContractResults
+    for name in ("aa", "bb", "cc"):
+        results[name].smartContractResult.nonce = 1
+    results["bb"].smartContractResult.originalTxHash = TX
+    sliced, _ = slices.cut(block.SerializeToString(), block)
+    assert rules.facts_of(0, sliced.transactionPool, block.blockData.body).originals == {"bb": TX.hex()}
+
+
 def test_an_event_out_of_order_is_read_too() -> None:
     """Fields of an event in another order than Go's mean the same: a failure so written takes transfers back."""
     block = save_block(0, 1)
@@ -226,6 +237,7 @@ def test_an_event_out_of_order_is_read_too() -> None:
     straight = event(POOL, "signalError").SerializeToString()
     turned = straight[34:] + straight[:34]
     assert pb.Event.FromString(turned) == event(POOL, "signalError") and straight in payload
-    sliced = slices.cut(payload.replace(straight, turned), block)
-    rules.normalise(sliced.transactionPool, rules.facts_of(0, block.transactionPool, block.blockData.body), Memory())
+    sliced, _ = slices.cut(payload.replace(straight, turned), block)
+    facts = rules.facts_of(0, sliced.transactionPool, block.blockData.body)
+    rules.normalise(sliced.transactionPool, facts, Memory())
     assert list(sliced.transactionPool.logs[0].log.events) == [turned]

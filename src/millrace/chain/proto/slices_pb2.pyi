@@ -127,3 +127,23 @@ class SlicedLog(_message.Message):
     address: bytes
     events: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, address: _Optional[bytes] = ..., events: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class ResultColumns(_message.Message):
+    __slots__ = ("key", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: _containers.RepeatedScalarFieldContainer[str]
+    value: ResultInfoColumns
+    def __init__(self, key: _Optional[_Iterable[str]] = ..., value: _Optional[_Union[ResultInfoColumns, _Mapping]] = ...) -> None: ...
+
+class ResultInfoColumns(_message.Message):
+    __slots__ = ("smartContractResult",)
+    SMARTCONTRACTRESULT_FIELD_NUMBER: _ClassVar[int]
+    smartContractResult: ResultContentColumns
+    def __init__(self, smartContractResult: _Optional[_Union[ResultContentColumns, _Mapping]] = ...) -> None: ...
+
+class ResultContentColumns(_message.Message):
+    __slots__ = ("originalTxHash",)
+    ORIGINALTXHASH_FIELD_NUMBER: _ClassVar[int]
+    originalTxHash: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, originalTxHash: _Optional[_Iterable[bytes]] = ...) -> None: ...

@@ -319,6 +319,8 @@ class Sink(ABC):
         log.error("events are not published", extra={"sink": self.name, "first": first, "last": last})
         payload = Gap(first=first, last=last).SerializeToString()
         message_id = f"{GAP}:{first}:{last}"
+        if self._claims is not None:  # sequences are one journal's own: another's gap of the same ones is not the same
+            message_id += f":{self._journal.runs.present.name}"
         return Item(last, GAP, None, 0, message_id, payload, message_id)
 
     # The cursor on disk.

@@ -59,8 +59,8 @@ class Processor:
             if entry.topic in BLOCKS:
                 block = read_block(entry.payload)
                 if block.HasField("transactionPool"):
-                    facts = facts_of(block.shardID, block.transactionPool, block.blockData.body)
-                    normalise(SlicedBlock.FromString(entry.payload).transactionPool, facts, self._memory)
+                    pool = SlicedBlock.FromString(entry.payload).transactionPool
+                    normalise(pool, facts_of(block.shardID, pool, block.blockData.body), self._memory)
         self._store.newest.clear()
 
     def process(self, arrival: Arrival) -> list[Entry]:
@@ -101,12 +101,13 @@ class Processor:
             verdict = self._save(decoded, arrival, None, slices.digest(arrival.payload))
             return self._append_all(decoded, verdict, arrival, arrival.payload)
         if isinstance(message, pb.OutportBlock):
-            sliced = slices.cut(arrival.payload, message)
+            sliced, payload = slices.cut(arrival.payload, message)
             if proposes(message.blockData.headerType):
                 return self._append_proposal(decoded, message, sliced, arrival)
-            verdict = self._save(decoded, arrival, read_header(message.blockData), slices.block_digest(sliced))
+            digest = slices.block_digest(sliced, payload)
+            verdict = self._save(decoded, arrival, read_header(message.blockData), digest)
             if any(not event.alone for event in verdict.events):
-                facts = facts_of(message.shardID, message.transactionPool, message.blockData.body)
+                facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body)
                 normalise(sliced.transactionPool, facts, self._memory)
             return self._append_all(decoded, verdict, arrival, sliced)
         return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)
@@ -177,7 +178,7 @@ class Processor:
             self._count(decoded, verdict, outport.EXECUTED_BLOCK)
             for event in verdict.events:
                 block = results.executed_block(sliced, slices_of[key], decoded.block_hash, header, execution)
-                facts = facts_of(block.shardID, told[key].transactionPool, told[key].body)
+                facts = facts_of(block.shardID, block.transactionPool, told[key].body)
                 normalise(block.transactionPool, facts, self._memory, splitter)
                 entries.append(self._append(event, block.SerializeToString(), received_ms))
         return entries

@@ -12,17 +12,18 @@ where a rule asks for more than their identifier:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.proto.slices_pb2 import SlicedPool
+from millrace.chain.proto.slices_pb2 import ResultColumns, SlicedPool
 
 MULTI_TRANSFER = b"MultiESDTNFTTransfer"
 TRANSFERS = frozenset((b"ESDTTransfer", b"ESDTNFTTransfer", MULTI_TRANSFER, b"transferValueOnly"))
 FAILURES = frozenset((b"signalError", b"internalVMErrors"))
 
 _ADDRESS = b"\x0a\x20"  # how an event begins that has an address of 32 bytes
-_AFTER_TOPICS = (b"\x22", b"\x2a", b"")  # data, additional data, the end
+_TOPIC, _AFTER_TOPICS = 0x1A, b"\x22\x2a"  # tags of its fields: of a topic; of data and additional data
 _MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers may produce
 _REMEMBERED_RESULTS = 100_000
 _REMEMBERED_TRANSFERS = 100_000
@@ -100,20 +101,27 @@ class Facts(NamedTuple):
     """Transactions and results that came from another shard to be executed here."""
 
 
-def facts_of(shard: int, pool: pb.TransactionPool, body: pb.Body) -> Facts:
+def facts_of(shard: int, pool: SlicedPool, body: pb.Body) -> Facts:
     """The facts of what `shard` executed."""
-    originals = {}
-    for result, info in pool.smartContractResults.items():
-        original = info.smartContractResult.originalTxHash
-        if original:
-            originals[result] = original.hex()
     arrived = frozenset(
         tx_hash.hex()
         for miniblock in body.miniBlocks
         if miniblock.senderShardID != shard and miniblock.receiverShardID == shard
         for tx_hash in miniblock.txHashes
     )
-    return Facts(shard, originals, frozenset(pool.invalidTxs), arrived)
+    invalid = ResultColumns.FromString(b"".join(pool.invalidTxs)).key
+    return Facts(shard, _originals(pool.smartContractResults), frozenset(invalid), arrived)
+
+
+def _originals(results: Sequence[bytes]) -> dict[str, str]:
+    """Hex hash of each result that names its transaction -> hex hash of that one."""
+    columns = ResultColumns.FromString(b"".join(results))
+    keys, originals = columns.key, columns.value.smartContractResult.originalTxHash
+    if len(keys) == len(originals) == len(results):  # Go writes a field once or not at all
+        return dict(zip(keys, map(bytes.hex, originals), strict=True))
+    if len(results) == 1:
+        return {key: original.hex() for key in keys[-1:] or ("",) for original in originals[-1:] if original}
+    return {key: original for result in results for key, original in _originals((result,)).items()}
 
 
 def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter | None = None) -> None:
@@ -121,7 +129,7 @@ def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter
     memory.remember_results(facts.originals)
     # Each access to a part of a message costs: what is asked for again is taken out once.
     logs = [(log, log.txHash, list(log.log.events)) for log in pool.logs]
-    identifiers = [[_identifier(event) for event in events] for _, _, events in logs]
+    identifiers = [list(map(_identifier, events)) for _, _, events in logs]
     # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
     failed = set(facts.invalid)
     failed.update(
@@ -138,13 +146,15 @@ def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter
             log.txHash = owner
         if TRANSFERS.isdisjoint(inside):
             continue
-        events = list(zip(before, inside, strict=True))
-        if MULTI_TRANSFER in inside:
-            events = splitter.split(events)
+        undone, arrived = execution in failed or owner in failed, execution in facts.arrived
+        if not (undone or arrived or MULTI_TRANSFER in inside):  # nearly always: all stays as it is
+            told += [_transfer_key(owner, *item) for item in zip(before, inside, strict=True) if item[1] in TRANSFERS]
+            continue
+        events = splitter.split(list(zip(before, inside, strict=True)))
         kept = events
-        if execution in failed or owner in failed:
+        if undone:
             kept = [item for item in events if item[1] not in TRANSFERS]
-        elif execution in facts.arrived:
+        elif arrived:
             kept = _unconfirmed(events, owner, facts.shard, memory, confirmed)
         else:
             told += [_transfer_key(owner, *item) for item in events if item[1] in TRANSFERS]
@@ -223,10 +233,10 @@ def _transfer_key(owner: str, encoded: bytes, identifier: bytes) -> int:
 def _without_data(encoded: bytes, identifier: bytes) -> bytes:
     """An event's address, identifier and topics as Go writes them; decoded only when it has not written them so."""
     if encoded[:2] == _ADDRESS and encoded[34:35] == b"\x12":
-        end = 36 + len(identifier)
-        while encoded[end : end + 1] == b"\x1a" and encoded[end + 1] < 0x80:
+        end, size = 36 + len(identifier), len(encoded)
+        while end < size and encoded[end] == _TOPIC and encoded[end + 1] < 0x80:
             end += 2 + encoded[end + 1]
-        if encoded[end : end + 1] in _AFTER_TOPICS:
+        if end == size or encoded[end] in _AFTER_TOPICS:
             return encoded[:end]
     event = pb.Event.FromString(encoded)
     return pb.Event(address=event.address, identifier=identifier, topics=event.topics).SerializeToString()

@@ -19,14 +19,20 @@ from millrace.chain.proto.slices_pb2 import SlicedBlock, SlicedPool, SlicedResul
 
 _DIGEST_SIZE = 20  # bytes of SHA-256, which the processor helps with: BLAKE2b took two and a half times as long
 _OF_THE_MOMENT = ("highestFinalBlockNonce", "highestFinalBlockHash", "signersIndexes")
+# Fields that stand behind those.
+_LAST = ("leaderIndex", "leaderKey", "stateAccesses", "stateAccessesForBlock")
 
 
-def cut(payload: bytes, block: pb.OutportBlock) -> SlicedBlock:
-    """The slices of a payload, entries of maps in the order of their keys; `block` is the payload decoded."""
+def cut(payload: bytes, block: pb.OutportBlock) -> tuple[SlicedBlock, bytes]:
+    """The slices of a payload, entries of maps in the order of their keys, and the payload in that order.
+
+    `block` is the payload decoded.
+    """
     sliced = SlicedBlock.FromString(payload)
     if all(map(_ascends, _maps(sliced))):
-        return sliced
-    return SlicedBlock.FromString(outport.canonical(block))  # no Go node writes so
+        return sliced, payload
+    payload = outport.canonical(block)  # no Go node writes so
+    return SlicedBlock.FromString(payload), payload
 
 
 def _maps(block: SlicedBlock) -> Iterator[Sequence[bytes]]:
@@ -62,14 +68,29 @@ def _ascends(entries: Sequence[bytes]) -> bool:
     return all(map(lt, keys, keys[1:]))  # and so those between begin as the first and the last do
 
 
-def block_digest(block: SlicedBlock) -> bytes:
-    """Bytes that two nodes agree on when they tell the same block.
+def block_digest(block: SlicedBlock, payload: bytes) -> bytes:
+    """Bytes that two nodes agree on when they tell the same block; `block` and `payload` are what `cut` gave.
 
     Parts in which honest nodes differ do not count: how far finality had come when it was sent, and which signatures
-    this node had collected.
+    this node had collected. They stand near the payload's ends, so what is between is not encoded again.
     """
-    with _without(block, *_OF_THE_MOMENT), _without(block.blockData, "proof"):
+    head = SlicedBlock(shardID=block.shardID, blockData=block.blockData)
+    told_first = head.SerializeToString()
+    head.blockData.ClearField("proof")
+    moment = _only(block, *_OF_THE_MOMENT).SerializeToString()
+    told_last = _only(block, *_LAST).SerializeToString()
+    if payload.startswith(told_first) and payload.endswith(moment + told_last):
+        content = hashlib.sha256(head.SerializeToString())
+        content.update(memoryview(payload)[len(told_first) : len(payload) - len(moment) - len(told_last)])
+        content.update(told_last)
+        return content.digest()[:_DIGEST_SIZE]
+    with _without(block, *_OF_THE_MOMENT), _without(block.blockData, "proof"):  # no Go node writes so
         return digest(block.SerializeToString())
+
+
+def _only(block: SlicedBlock, *names: str) -> SlicedBlock:
+    """A block that has only these fields."""
+    return SlicedBlock(**{name: getattr(block, name) for name in names})
 
 
 def proposal_digests(block: SlicedBlock) -> tuple[bytes, dict[str, bytes]]:
