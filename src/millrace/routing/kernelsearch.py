@@ -15,7 +15,6 @@ from millrace.routing.inorder import Order, arrange, find_in_order, make_order, 
 from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, Net
-from millrace.routing.parts import FEW
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
 from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
@@ -124,7 +123,7 @@ class KernelSearch:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two."""
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, min(paths, FEW), first, second)
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first, second)
         return self._split(work, count, search), paid
 
     def _found(self, count: int, search: Search) -> Found:

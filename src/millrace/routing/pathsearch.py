@@ -17,6 +17,7 @@ from millrace.routing.edge import edge_gain, edge_out
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Longs, Net
 from millrace.routing.parts import FEW, Parts, make_parts
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_fee, path_share
+from millrace.routing.together import Meeting, make_meeting
 from millrace.routing.work import MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
@@ -59,6 +60,7 @@ class PathWork(NamedTuple):
     old: Floats  # inputs of these paths before an exchange
     other: Ints  # the path that may come in
     replaced: Ints  # the one in whose place
+    meeting: Meeting
 
 
 def make_path_work(net: Net) -> PathWork:
@@ -87,6 +89,7 @@ def make_path_work(net: Net) -> PathWork:
         np.zeros(FEW),
         np.zeros(MAX_HOPS, np.int32),
         np.zeros(MAX_HOPS, np.int32),
+        make_meeting(edges, tokens, FEW, MAX_HOPS),
     )
 
 
