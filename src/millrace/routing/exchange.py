@@ -59,19 +59,18 @@ def exchange_paths(
 
 @kernel
 def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints, second: Ints
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints
 ) -> tuple[int, float]:
     """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
 
-    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
-    `second` among these. Trades of several paths in one pool are made at once where that can be, and count as one.
+    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among them.
+    Trades of several paths in one pool are made at once where that can be, and count as one.
     """
     best, found, most = 0.0, 0, min(limit, FEW)
     pw.meeting.within[0], pw.meeting.within[1] = limit, hops
     for chunks in (FEW_CHUNKS, CHUNKS):
         paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
-        start = first if chunks == FEW_CHUNKS else second
-        count = _chunks(net, ww, pw, q, room, hops, paths, start, chunks)
+        count = _chunks(net, ww, pw, q, room, hops, paths, first, chunks)
         best, found = _exchange(net, ww, pw, pw.every, q, room, hops, paths, count, True, best, found)
     return _hand_over(pw, found), best
 
@@ -232,6 +231,7 @@ def _try_instead(
     found = 0
     if wide:
         floor = max(value - (paid - others), 0.0) * PROMISING
+        floor = max(floor, _most_of(net, pw, x, count, room, part) * BETTER)  # what is there already is none
         if floor < known[0] or part > known[1] or floor > MUCH_MORE * known[0]:
             known[0], known[1] = floor * SMALLER * STILL_VALID, part
             rates_by_hops(net, ww, q, part, hops, known[0])
@@ -269,6 +269,19 @@ def _make_room(net: Net, pw: PathWork, count: int, p: int, amount: float, part: 
         if i != p:
             paid += run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
     return scale, paid
+
+
+@inlined
+def _most_of(net: Net, pw: PathWork, x: Parts, count: int, room: Room, part: float) -> float:
+    """What the best of the paths pays for `part` more than is booked, less the fees of pools that nobody uses."""
+    most = 0.0
+    for i in range(count):
+        fees = 0.0
+        for h in range(x.length[i]):
+            free = pw.used[x.paths[i, h]] == 0.0 and room.price > 0.0
+            fees += room.fee[x.paths[i, h]] * room.price if free else 0.0
+        most = max(most, run_path(net, pw, x.paths[i], x.length[i], part, False) - fees)
+    return most
 
 
 @inlined

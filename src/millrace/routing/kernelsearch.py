@@ -117,13 +117,11 @@ class KernelSearch:
         prices = np.zeros(self._net.core.size)
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
-    def exchange_wide(
-        self, wide: WideWork, search: Search, first: Ints, second: Ints, limits: Limits
-    ) -> tuple[Split, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two."""
+    def exchange_wide(self, wide: WideWork, search: Search, first: Ints, limits: Limits) -> tuple[Split, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one."""
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first, second)
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first)
         return self._split(work, count, search), paid
 
     def _found(self, count: int, search: Search) -> Found:

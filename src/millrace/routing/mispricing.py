@@ -90,11 +90,7 @@ class Mispricing:
                 edges, paid = wider, float(self._wide.work.best[0])
                 path = np.array(edges, np.int32)
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
-            second = path
-            if room.price > 0.0 and not ask.narrow:  # another start: a path may be worth its fee with others beside it
-                free, _, _ = self._wide.quick(search, hops, room._replace(price=0.0))
-                second = np.array(free or edges, np.int32)
-            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
+            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, limits)
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
