@@ -99,6 +99,15 @@ def _complete_look(self: WideSearch, search: Any, hops: int, room: Any) -> tuple
     return self.best(search, hops, -math.inf, room), float(self.work.best[0]), True
 
 
+def _one_start() -> AbstractContextManager[Any]:
+    whole = KernelSearch.exchange_wide
+
+    def exchange(self: KernelSearch, wide: Any, search: Any, first: Any, _: Any, limits: Limits) -> Any:
+        return whole(self, wide, search, first, first, limits)
+
+    return patch.object(KernelSearch, "exchange_wide", exchange)
+
+
 def _any_order() -> AbstractContextManager[Any]:
     def find(self: KernelSearch, search: Any, _: Any, limits: Limits, nearly: float) -> Any:
         return self.find(search, limits, nearly, split=False)
@@ -143,7 +152,8 @@ PYTHON = (
     Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
     Piece("among cycles: flow in an order", _any_order),
     Piece("among cycles: flow of all cycles", _patched(mispricing, "MANY_PATHS", math.inf)),
-    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), 0.0))),
+    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), [], 0.0))),
+    Piece("among cycles: start without fees", _one_start),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )

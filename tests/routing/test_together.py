@@ -66,9 +66,9 @@ def test_a_split_among_cycles_pays_what_it_was_thought_to(noise: float, monkeypa
     exchange = KernelSearch.exchange_wide
 
     def noted(self: KernelSearch, *asked: object) -> object:
-        split, worth = exchange(self, *asked)  # type: ignore[arg-type]
+        split, thickest, worth = exchange(self, *asked)  # type: ignore[arg-type]
         thought.append(worth)
-        return split, worth
+        return split, thickest, worth
 
     monkeypatch.setattr(KernelSearch, "exchange_wide", noted)
     plans, found = whole._plans, []

@@ -59,18 +59,19 @@ def exchange_paths(
 
 @kernel
 def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints, second: Ints
 ) -> tuple[int, float]:
     """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
 
-    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among them.
-    Trades of several paths in one pool are made at once where that can be, and count as one.
+    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
+    `second` among these. Trades of several paths in one pool are made at once where that can be, and count as one.
     """
     best, found, most = 0.0, 0, min(limit, FEW)
     pw.meeting.within[0], pw.meeting.within[1] = limit, hops
     for chunks in (FEW_CHUNKS, CHUNKS):
         paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
-        count = _chunks(net, ww, pw, q, room, hops, paths, first, chunks)
+        start = first if chunks == FEW_CHUNKS else second
+        count = _chunks(net, ww, pw, q, room, hops, paths, start, chunks)
         best, found = _exchange(net, ww, pw, pw.every, q, room, hops, paths, count, True, best, found)
     return _hand_over(pw, found), best
 

@@ -117,12 +117,19 @@ class KernelSearch:
         prices = np.zeros(self._net.core.size)
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
-    def exchange_wide(self, wide: WideWork, search: Search, first: Ints, limits: Limits) -> tuple[Split, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one."""
+    def exchange_wide(
+        self, wide: WideWork, search: Search, first: Ints, second: Ints, limits: Limits
+    ) -> tuple[Split, Ints, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two.
+
+        Also the edges of the one that takes most.
+        """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first)
-        return self._split(work, count, search), paid
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first, second)
+        thickest = int(work.flow[:count].argmax()) if count else 0
+        path = work.paths[thickest, : work.length[thickest] if count else 0].copy()
+        return self._split(work, count, search), path, paid
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
