@@ -152,7 +152,7 @@ PYTHON = (
     Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
     Piece("among cycles: flow in an order", _any_order),
     Piece("among cycles: flow of all cycles", _patched(mispricing, "MANY_PATHS", math.inf)),
-    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), 0.0))),
+    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), [], 0.0))),
     Piece("among cycles: start without fees", _one_start),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),

@@ -18,6 +18,7 @@ from millrace.routing.parts import FEW as FEW
 from millrace.routing.parts import Parts, divide, forget, total_output
 from millrace.routing.pathsearch import Beam, PathWork, best_path, run_path, split_greedy
 from millrace.routing.shares import WHOLE, Room, path_share
+from millrace.routing.together import can_meet
 from millrace.routing.widepath import BETTER, WideWork, rates_by_hops, wide_round
 
 ROUNDS, WIDE_ROUNDS = 4, 3  # times each path is exchanged at most; among cycles
@@ -58,14 +59,15 @@ def exchange_paths(
 
 @kernel
 def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, first: Ints, second: Ints
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints, second: Ints
 ) -> tuple[int, float]:
-    """The same, of any order: at most `most` paths, how many, and what they pay, less the fees.
+    """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
 
     They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
-    `second` among these. Trades of several paths in one pool are made at once, and count as one.
+    `second` among these. Trades of several paths in one pool are made at once where that can be, and count as one.
     """
-    best, found = 0.0, 0
+    best, found, most = 0.0, 0, min(limit, FEW)
+    pw.meeting.within[0], pw.meeting.within[1] = limit, hops
     for chunks in (FEW_CHUNKS, CHUNKS):
         paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
         start = first if chunks == FEW_CHUNKS else second
@@ -113,7 +115,10 @@ def _exchange(
     Returns what is best, and of how many paths. `ww` is used where the search is `wide`.
     """
     x, amount, known = pw.parts, q.amounts[0], ww.known
-    value = _less_fees(pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
+    value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
+    while value <= 0.0 and count > 1:  # too long, or not worth its fees
+        count = _without_thinnest(x, count, amount)
+        value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
     known[0], known[1] = 1e300, 0.0
     p, idle = count if wide else 0, 0
     for _ in range((WIDE_ROUNDS if wide else ROUNDS) * most):
@@ -135,7 +140,7 @@ def _exchange(
         p += 1
     divide(net, pw.used, x, count, amount, CLOSEST, LAST_STEPS)
     count = _without_idle(x, count, amount)
-    value = _less_fees(pw, x, count, room, wide, total_output(net, pw.used, x, count))
+    value = _less_fees(net, pw, x, count, room, wide, total_output(net, pw.used, x, count))
     if value > best:
         best, found = value, count
         for p in range(count):
@@ -200,7 +205,7 @@ def _try_without(
     scale = amount / (amount - x.flow[p])
     for i in range(count):
         x.flow[i] = 0.0 if i == p else x.flow[i] * scale
-    reached = _less_fees(pw, x, count, room, wide, total_output(net, pw.used, x, count))
+    reached = _less_fees(net, pw, x, count, room, wide, total_output(net, pw.used, x, count))
     if reached > value:
         return reached, _without_idle(x, count, 0.0)
     for i in range(count):
@@ -220,13 +225,14 @@ def _try_instead(
     x, amount, known, after = pw.parts, q.amounts[0], ww.known, max(count, p + 1)
     if p == 0 and count == 1 and wide:
         return 0.0
-    others, _ = _fees(pw, x, count, room, wide, p)
+    others, _, _ = _fees(pw, x, count, room, wide, p)
     scale, paid = _make_room(net, pw, count, p, amount, part)
     if scale < 0.0:
         return 0.0
     found = 0
     if wide:
         floor = max(value - (paid - others), 0.0) * PROMISING
+        floor = max(floor, _most_of(net, pw, x, count, room, part) * BETTER)  # what is there already is none
         if floor < known[0] or part > known[1] or floor > MUCH_MORE * known[0]:
             known[0], known[1] = floor * SMALLER * STILL_VALID, part
             rates_by_hops(net, ww, q, part, hops, known[0])
@@ -240,7 +246,7 @@ def _try_instead(
     if found == 0 or _is_there(pw, x, count, found):
         return 0.0
     before = _put_in(pw, x, count, p, found, part, scale)
-    reached = _less_fees(pw, x, after, room, wide, divide(net, pw.used, x, after, amount, CLOSE, STEPS))
+    reached = _less_fees(net, pw, x, after, room, wide, divide(net, pw.used, x, after, amount, CLOSE, STEPS))
     if reached > value * (1.0 + HELPS):
         return reached
     _put_back(pw, x, count, p, before)
@@ -264,6 +270,19 @@ def _make_room(net: Net, pw: PathWork, count: int, p: int, amount: float, part: 
         if i != p:
             paid += run_path(net, pw, x.paths[i], x.length[i], x.flow[i] * scale, True)
     return scale, paid
+
+
+@inlined
+def _most_of(net: Net, pw: PathWork, x: Parts, count: int, room: Room, part: float) -> float:
+    """What the best of the paths pays for `part` more than is booked, less the fees of pools that nobody uses."""
+    most = 0.0
+    for i in range(count):
+        fees = 0.0
+        for h in range(x.length[i]):
+            free = pw.used[x.paths[i, h]] == 0.0 and room.price > 0.0
+            fees += room.fee[x.paths[i, h]] * room.price if free else 0.0
+        most = max(most, run_path(net, pw, x.paths[i], x.length[i], part, False) - fees)
+    return most
 
 
 @inlined
@@ -301,28 +320,44 @@ def _is_there(pw: PathWork, x: Parts, count: int, length: int) -> bool:
 
 
 @inlined
-def _fees(pw: PathWork, x: Parts, count: int, room: Room, together: bool, without: int) -> tuple[float, float]:
-    """The fee of the trades of those paths that sell something, and their share of the transaction.
+def _fees(pw: PathWork, x: Parts, count: int, room: Room, together: bool, without: int) -> tuple[float, float, bool]:
+    """The fee of the trades of those paths that sell something, their share of the transaction, and if any share pools.
 
     Of paths that trade `together` each pool counts once. Path number `without` does not count.
     """
-    fees, taken = 0.0, 0.0
+    fees, taken, shared = 0.0, 0.0, False
     for i in range(count):
         for h in range(x.length[i] if x.flow[i] > 0.0 and i != without else 0):
             e = x.paths[i, h]
+            shared = shared or pw.used[e] > 0.0
             if pw.used[e] == 0.0 or not together:
                 pw.used[e] = 1.0
                 taken += room.share[e]
                 fees += room.fee[e] * room.price if room.price > 0.0 else 0.0
     forget(pw.used, x, count)
-    return fees, taken
+    return fees, taken, shared
 
 
 @inlined
-def _less_fees(pw: PathWork, x: Parts, count: int, room: Room, together: bool, paid: float) -> float:
+def _less_fees(net: Net, pw: PathWork, x: Parts, count: int, room: Room, together: bool, paid: float) -> float:
     """What paths leave of their output after the fees; 0 if they are too long for the transaction."""
-    fees, taken = _fees(pw, x, count, room, together, NOBODY)
+    fees, taken, shared = _fees(pw, x, count, room, together, NOBODY)
+    if together and shared and not can_meet(net, pw.meeting, x, count):
+        fees, taken, shared = _fees(pw, x, count, room, False, NOBODY)
     return paid - fees if taken <= WHOLE else 0.0
+
+
+@inlined
+def _without_thinnest(x: Parts, count: int, amount: float) -> int:
+    """Leave out the path that sells least, and those that sell nothing; how many there are then."""
+    thinnest = 0
+    for i in range(count):
+        thinnest = i if x.flow[i] < x.flow[thinnest] else thinnest
+    left = amount - x.flow[thinnest]
+    for i in range(count):
+        x.flow[i] *= amount / left
+    x.flow[thinnest] = 0.0
+    return _without_idle(x, count, 0.0)
 
 
 @inlined

@@ -328,7 +328,7 @@ def _merged(
         if not ready:
             break
         trade = ready.pop()
-        members = waiting[trade]
+        members = sorted(waiting[trade])  # `together.py` foretells what comes of this order
         token, sold = trade.token_in, sum(have[number] for number in members)
         sales[token] -= 1
         trades.append(trade)

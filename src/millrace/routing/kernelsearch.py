@@ -15,7 +15,6 @@ from millrace.routing.inorder import Order, arrange, find_in_order, make_order, 
 from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, Net
-from millrace.routing.parts import FEW
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
 from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
@@ -120,12 +119,17 @@ class KernelSearch:
 
     def exchange_wide(
         self, wide: WideWork, search: Search, first: Ints, second: Ints, limits: Limits
-    ) -> tuple[Split, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two."""
+    ) -> tuple[Split, Ints, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two.
+
+        Also the edges of the one that takes most.
+        """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, min(paths, FEW), first, second)
-        return self._split(work, count, search), paid
+        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first, second)
+        thickest = int(work.flow[:count].argmax()) if count else 0
+        path = work.paths[thickest, : work.length[thickest] if count else 0].copy()
+        return self._split(work, count, search), path, paid
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""

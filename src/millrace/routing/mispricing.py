@@ -20,9 +20,10 @@ from millrace.routing.net import Floats
 from millrace.routing.shares import NOTHING
 from millrace.routing.widepath import WideSearch
 
-# With so many paths the best flow follows many orders at once: that of the market with all its cycles, those cancelled
-# afterwards, is looked for as well.
-MANY_PATHS = 16
+# With so many paths, and so many trades in one order, the best flow follows many orders at once: that of the market
+# with all its cycles, those cancelled afterwards, is looked for as well. Of 360 questions at 1 000 pools with prices
+# off by 1 and 3 % none had a use for it where there were fewer trades.
+MANY_PATHS, MANY_TRADES = 16, 16
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
@@ -76,11 +77,11 @@ class Mispricing:
             self._plans.too_long = int((paid + fee) / float(self._scale[search.sink]))
             edges = self._wide.best(search, hops, NOTHING, room._replace(strict=True)) or edges
             paid, complete = float(self._wide.work.best[0]), True
-        path = np.array(edges, np.int32)
-        found = self._kernels.find_in_order(search, path, limits, self._nearly)
+        path = first = np.array(edges, np.int32)
+        found = self._kernels.find_in_order(search, first, limits, self._nearly)
         plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
         upper = min(found.upper, self._prices.bound(search))
-        if limits.paths >= MANY_PATHS and algorithm != "greedy":
+        if limits.paths >= MANY_PATHS and len(found.flow.trades) >= MANY_TRADES and algorithm != "greedy":
             found = self._kernels.find(search, limits, self._nearly, split=False)
             plan = better(plan, self._plans.of_flow(ask, found.flow))
             upper = min(upper, found.upper)
@@ -94,11 +95,15 @@ class Mispricing:
             if room.price > 0.0 and not ask.narrow:  # another start: a path may be worth its fee with others beside it
                 free, _, _ = self._wide.quick(search, hops, room._replace(price=0.0))
                 second = np.array(free or edges, np.int32)
-            split, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
+            split, thickest, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
             if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
                 plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
+            if algorithm != "greedy" and len(split.paths) > 1 and not np.array_equal(thickest, first):
+                found = self._kernels.find_in_order(search, thickest, limits, self._nearly)
+                plan = better(plan, self._plans.of_flow(ask, found.flow))
+                upper = min(upper, found.upper)
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper)
         trades = [self._kernels.trades[e] for e in edges]

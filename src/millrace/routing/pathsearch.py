@@ -17,6 +17,7 @@ from millrace.routing.edge import edge_gain, edge_out
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Longs, Net
 from millrace.routing.parts import FEW, Parts, make_parts
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_fee, path_share
+from millrace.routing.together import Meeting, make_meeting
 from millrace.routing.work import MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
@@ -66,6 +67,7 @@ class PathWork(NamedTuple):
     replaced: Ints  # the one in whose place
     stocks: Ints  # edges of pools at a rate: they pay the same for each unit, and then nothing
     aside: Floats  # (stock): what of the amount is kept for it, if it is small
+    meeting: Meeting
 
 
 def make_path_work(net: Net) -> PathWork:
@@ -99,6 +101,7 @@ def make_path_work(net: Net) -> PathWork:
         np.zeros(MAX_HOPS, np.int32),
         stocks,
         np.zeros(stocks.size),
+        make_meeting(edges, tokens, FEW, MAX_HOPS),
     )
 
 

@@ -148,6 +148,7 @@ class Router(SpotGraph):
         graph = nets.build(tokens, edges, pause, flags, whole.tree) if flags.any() else whole
         self.mispriced = False
         """Whether cycles of the graph gain."""
+        self._often = np.count_nonzero(flags & ~dust) > OFTEN * len(trades)  # no question is better without them
         self._whole: Router | None = None
         if flags.any():
             other = copy.copy(self)
@@ -306,7 +307,7 @@ class Router(SpotGraph):
         if self.whole is self:
             return self._forward(*asked)
         route: Route | None = None
-        if super().connected(token_in, token_out):
+        if not self._often and super().connected(token_in, token_out):
             with contextlib.suppress(NoRoute, PlanError):
                 route = self._forward(*asked)
         if route is not None and not self._gains_astray(route, token_out):

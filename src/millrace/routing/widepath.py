@@ -254,6 +254,9 @@ def wide_round(
                     worth = ww.second[after, v] if ww.first[after, v] == u else ww.ahead[after, v]
                     if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
                         continue
+                    if slots == 1 and not ends and have * net.prate[k] * q.behind[v] - fees <= ww.most[v]:
+                        complete = False
+                        continue
                     if not ends and _holds(net, ww, h, u, slot, v):
                         continue
                     out, edge, fee, looked = best_of_pair(net, used, room, k, have, price / worth)
