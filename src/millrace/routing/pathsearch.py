@@ -307,9 +307,9 @@ def split_greedy(
     Once `max_paths` different paths are in use, or another one would not fit into the transaction, the rest goes along
     the known paths.
     In a cycle it stops when a chunk no longer earns, else it gives up (0) when the split can no longer pay more than
-    `floor`: no chunk pays more than the one before it.
+    `floor`, if there is one, less the fees of its paths: no chunk pays more than the one before it.
     """
-    count, taken, more, paid = 0, 0.0, True, 0.0
+    count, taken, more, paid, fees = 0, 0.0, True, 0.0, 0.0
     pw.work[0] = 0
     hopeless = False
     chunk = q.amounts[0] / chunks
@@ -331,6 +331,7 @@ def split_greedy(
                 pw.length[count] = length
                 pw.flow[count] = 0.0
                 choice = count
+                fees += path_fee(room, pw.paths[count], length)
                 count += 1
                 taken += share
             elif length > 0:
@@ -340,7 +341,7 @@ def split_greedy(
         out = run_path(net, pw, pw.paths[choice], pw.length[choice], chunk, True)
         paid += out
         pw.flow[choice] += chunk
-        hopeless = not q.cycle and paid + rest * out < floor
+        hopeless = not q.cycle and floor > 0.0 and paid + rest * out - fees < floor
         if hopeless:
             break
     for k in range(count):

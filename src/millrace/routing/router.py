@@ -160,9 +160,10 @@ class Router(SpotGraph):
         """What is made of a graph once."""
         super().__init__(self.index, graph, trades)
         self._prices: CyclePrices | None = None
-        self._finder = PathFinder(graph, trades, fees_of(self._costs[graph.original]))
+        fees = fees_of(self._costs[graph.original])
+        self._finder = PathFinder(graph, trades, fees)
         pause()
-        self._favours = None if self._favoured is None else Favours(graph, self._favoured)
+        self._favours = None if self._favoured is None else Favours(graph, self._favoured, fees)
         pause()
         self._tables = self._terms.of(graph)
         pause()
@@ -534,9 +535,11 @@ class Router(SpotGraph):
         return single, other if again else found.split
 
     def _gained(self, ask: Ask, done: Done) -> float:
-        """The part of an output that a single path could gain by rounding."""
-        one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
-        return one * ask.limits.hops / done.amount_out
+        """The part of an output that a single path could gain by rounding, if it leaves more than this plan then."""
+        if self._favours is None:
+            return 0.0
+        limits, left = ask.limits, self._plans.net(ask, done)
+        return self._favours.of_path(ask.search, limits.hops, limits.toll, left) / done.amount_out
 
     def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
