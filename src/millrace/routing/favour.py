@@ -146,13 +146,15 @@ class Favours:
             found = self._sums[ends] = _add_up(self._of, self._scale, search)
         return found
 
+    def of_one(self, search: Search) -> float:
+        """The most that a single trade can gain, in units of the sink."""
+        return self._sum(search)[1]
+
     def of_path(self, search: Search, hops: int, toll: float, floor: float) -> float:
         """The most that a path of so many pools can gain that leaves more than `floor` after its fee at `toll`.
 
-        Both are in units of the sink.
+        Both are in units of the sink. The search is closed: no cycle of the market earns.
         """
-        if not search.closed:  # spot rates may lead round a cycle that earns
-            return hops * self._sum(search)[1]
         scale = float(self._scale[search.sink])
         fee = self._least_fee * toll * scale
         return float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale)) / scale
