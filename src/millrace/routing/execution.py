@@ -117,11 +117,12 @@ def execute(
     is told in parts of them: the trades can follow others in one call. Raises `PlanError` when nothing is left, or one
     of the tokens is not sold.
     """
-    kept, parts = stocks_first(trades, flows)
+    stocks = any_stocks(trades)
+    kept, parts = stocks_first(trades, flows) if stocks else (list(trades), list(flows))
     while amounts.keys() <= {trade.token_in for trade in kept}:
         modes, values = _modes(kept, parts, {} if relative else amounts, whole)
         try:
-            return _run(kept, modes, values, amounts, token_out, outlets, bounded=any_stocks(kept))
+            return _run(kept, modes, values, amounts, token_out, outlets, bounded=stocks)
         except Refused as refused:
             _leave_out(refused, kept, parts, token_out)
     raise PlanError("no pool on the route can execute this amount")

@@ -94,18 +94,21 @@ def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
 
 
 @kernel
-def _gain_of_path(of: _Columns, scale: Floats, search: Search, hops: int, fee: float, floor: float) -> float:
+def _gain_of_path(
+    of: _Columns, scale: Floats, search: Search, hops: int, fee: float, floor: float, largest: float
+) -> float:
     """What the favours of a path of at most `hops` pools are worth at most that leaves more than `floor`, scaled.
 
-    Its pools take at least `fee` each. One of its favours is the largest: the path leaves no more than spot rates make
-    of the amount that goes through that trade, and for each of its pools that favour, less the fee.
+    The `largest` favour of all is known. The path's pools take at least `fee` each. One of its favours is the largest:
+    it leaves no more than spot rates make of the amount that goes through that trade, and for each of its pools that
+    favour, less the fee.
     """
-    amount, most = search.amounts[0] * CLOSE, 0.0
+    amount, most, near = search.amounts[0] * CLOSE, 0.0, hops * min(fee - largest, 0.0)
     for k in range(of.src.size):
-        worth = _worth(of, scale, search, k)
-        if hops * worth > most:
-            u, v = of.src[k], of.dst[k]
-            over = amount * search.ahead[u] * of.rate[k] * search.behind[v] - floor
+        u, v = of.src[k], of.dst[k]
+        over = amount * search.ahead[u] * of.rate[k] * search.behind[v] - floor
+        if over > near:
+            worth = _worth(of, scale, search, k)
             least = 1 + (u != search.sources[0]) + (v != search.sink)
             lost = fee - worth
             if over > least * lost:
@@ -156,8 +159,8 @@ class Favours:
         Both are in units of the sink. The search is closed: no cycle of the market earns.
         """
         scale = float(self._scale[search.sink])
-        fee = self._least_fee * toll * scale
-        return float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale)) / scale
+        fee, largest = self._least_fee * toll * scale, self.of_one(search) * scale
+        return float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale, largest)) / scale
 
     def of_all(self, search: Search) -> float:
         """The most that all trades together can gain, in units of the sink.

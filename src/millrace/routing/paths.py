@@ -122,7 +122,7 @@ def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
 
 
 def _sum(one: Hop, other: Hop) -> Hop:
-    return one._replace(amount_in=one.amount_in + other.amount_in, amount_out=one.amount_out + other.amount_out)
+    return Hop(one.fill, one.number, one.amount_in + other.amount_in, one.amount_out + other.amount_out)
 
 
 def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
@@ -156,8 +156,8 @@ def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
     for hop in reversed(parcel.hops):
         part = wanted * hop.amount_in // hop.amount_out if hop.amount_out else 0
         part = min(max(part, 1), hop.amount_in - 1) if hop.amount_in > 1 else part
-        ones.append(hop._replace(amount_in=part, amount_out=wanted))
-        others.append(hop._replace(amount_in=hop.amount_in - part, amount_out=hop.amount_out - wanted))
+        ones.append(Hop(hop.fill, hop.number, part, wanted))
+        others.append(Hop(hop.fill, hop.number, hop.amount_in - part, hop.amount_out - wanted))
         wanted = part
     return (
         _Parcel(tuple(ones[::-1]), amount, parcel.source),

@@ -586,7 +586,7 @@ class Router(SpotGraph):
         )  # fees are estimates
         lost, gained = rounding(single), self._gained(ask, best, shows)
         doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
-        if self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
+        if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
         if lost > counts:
             return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
