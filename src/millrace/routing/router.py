@@ -108,7 +108,8 @@ class Router(SpotGraph):
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
         pause()
-        clean, dust = sort_out(chosen, market, pause)
+        self.built_of = clean, dust = sort_out(chosen, market, pause)
+        """The pools that routes may use, as they were then: those that hold enough, and dust."""
         self._usable = [*clean, *dust]
         self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
