@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import itertools
+import random
+from collections.abc import Iterator, Sequence
+
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
@@ -83,5 +87,74 @@ def test_what_several_fees_leave_out_on_one_path_is_within_the_bound() -> None:
         best = chain[1].amount_out(0, 1, first.amount_out)
         best += chain[2].amount_out(0, 1, amount - free) if amount > free else 0
         for algorithm in ("greedy", "lagrangian", "hybrid"):
-            route = router.forward(*ends, amount, Limits(), algorithm)  # type: ignore[arg-type]
+            route = router.forward(*ends, amount, Limits(), algorithm)
             assert best <= route.bound() * (1.0 + 1e-12)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-6, 1e-5]), st.integers(1, 3_000))
+@settings(max_examples=60)
+def test_no_path_that_leaves_more_gains_more_than_the_bound_of_one_path(seed: int, toll: float, amount: int) -> None:
+    """A path that leaves more than a floor pays at most what its curves pay, and the gain that was said of it."""
+    some = few_units(random.Random(seed))
+    router = Router(some, DictMarket(some, NAMES[0]))
+    search, favours, fee = router.search(NAMES[0], NAMES[1], amount), router._favours, router.table.fee
+    assert favours is not None
+    assume(search.closed)
+    paths = list(simple_paths(router._trades, NAMES[0], NAMES[1]))
+    exact = [(path, along(path, amount, exact=True)) for path in paths]
+    left = [paid - sum(fee(trade.cost(router.table)) for trade in path) * toll for path, paid in exact]
+    for floor in left:
+        gain = favours.of_path(search, HOPS, toll, floor)
+        for (path, paid), more in zip(exact, left, strict=True):
+            if more > floor:
+                assert paid <= (along(path, amount, exact=False) + gain) * (1.0 + 1e-9)
+
+
+NAMES = [f"TOK{k}-00000{k}" for k in range(4)]
+HOPS = 3
+
+
+def few_units(rng: random.Random) -> list[Pool]:
+    """Pools between any two of few tokens, all at about one price, that hold few units."""
+    found: list[Pool] = []
+    for k, ends in enumerate([*itertools.combinations(NAMES, 2)] * 2):
+        depth = rng.randrange(1_000, 10**6)
+        reserves = (depth, depth + rng.randrange(-depth // 1_000, depth // 1_000 + 1))
+        common = {"address": bytes(30) + b"\x01" + bytes([k]), "tokens": ends, "reserves": reserves}
+        found.append(
+            JexPool(id=f"j{k}", **common, lp_fee=rng.randrange(80), platform_fee=10)  # type: ignore[arg-type]
+            if rng.random() < 0.5
+            else OneDexPool(
+                id=f"o{k}",
+                **common,  # type: ignore[arg-type]
+                pair_id=k + 1,
+                total_fee=rng.choice((40, 100)),
+                special_fee=0,
+                staking_fee=0,
+                main=(rng.random() < 0.5, False),
+            )
+        )
+    return found
+
+
+def simple_paths(trades: Sequence[Trade], source: str, sink: str, seen: tuple[str, ...] = ()) -> Iterator[list[Trade]]:
+    """All paths of at most `HOPS` trades that meet no token twice."""
+    for trade in trades:
+        if trade.token_in != source or trade.token_out in (*seen, source):
+            continue
+        if trade.token_out == sink:
+            yield [trade]
+        elif len(seen) + 1 < HOPS:
+            for rest in simple_paths(trades, trade.token_out, sink, (*seen, source)):
+                yield [trade, *rest]
+
+
+def along(path: list[Trade], amount: float, *, exact: bool) -> float:
+    """What a path pays in whole units, or by its curves."""
+    for trade in path:
+        if exact:
+            amount = trade.pays(int(amount))
+        else:
+            a, r, _ = constant_product_curve(trade.pool, trade.i, trade.j)
+            amount = r * amount / (a + amount)
+    return amount

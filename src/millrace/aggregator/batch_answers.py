@@ -171,7 +171,7 @@ def _batch(snapshot: Snapshot, sold: Sold, sale: Sale) -> Batch:
 
 def _hops(snapshot: Snapshot, sold: SoldInput, to: str) -> list[SwapHop]:
     """The executed swaps of an input, with the wrapper's hops at the ends."""
-    hops = [swap_hop(snapshot, fill) for fill in sold.fills]
+    hops = [swap_hop(snapshot, *fill) for fill in sold.fills]
     if sold.token == NATIVE:
         hops.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, sold.amount))
     if to == NATIVE:

@@ -10,11 +10,12 @@ from millrace.chain import address
 from millrace.chain.amount import short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import WRAPPER
+from millrace.dex.constant_product import OneDexPool
 from millrace.dex.pool import Pool
 from millrace.dex.rate import RATE_POOLS
 from millrace.routing.outlets import NONE
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fill
+from millrace.routing.plan import Ends, Execution, Fill, LpMove
 from millrace.routing.venue import Trade
 
 DEX_NAMES = {
@@ -76,7 +77,7 @@ def path_parts(
         return [_part(snapshot, ends, amount_in, amount_in, MILLION, [hop])]
     parts = []
     for share in split_paths(fills, source, sink, amount_in, amount_out - kept):
-        swaps = [swap_hop(snapshot, Fill(hop.fill.trade, hop.amount_in, hop.amount_out)) for hop in share.hops]
+        swaps = [swap_hop(snapshot, fill.trade, sold, bought) for fill, _, sold, bought in share.hops]
         if token_in == NATIVE:
             swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
         if token_out == NATIVE:
@@ -98,19 +99,19 @@ def _part(snapshot: Snapshot, ends: Ends, amount_in: int, amount_out: int, ppm: 
     )
 
 
-def swap_hop(snapshot: Snapshot, fill: Fill) -> SwapHop:
+def swap_hop(snapshot: Snapshot, trade: Trade | LpMove, sold: int, bought: int) -> SwapHop:
     """One executed trade (or LP move) as the interface shows it."""
-    trade = fill.trade
+    pool, source, target = trade.pool, trade.token_in, trade.token_out
     return SwapHop(
-        dex=DEX_NAMES[trade.pool.exchange],
-        address=address.encode(trade.pool.address),
-        from_=trade.token_in,
-        to=trade.token_out,
-        amount_in=str(fill.amount_in),
-        amount_out=str(fill.amount_out),
-        amount_in_short=short(fill.amount_in, snapshot.decimals[trade.token_in]),
-        amount_out_short=short(fill.amount_out, snapshot.decimals[trade.token_out]),
-        pair_id=getattr(trade.pool, "pair_id", None),
+        dex=DEX_NAMES[pool.exchange],
+        address=address.encode(pool.address),
+        from_=source,
+        to=target,
+        amount_in=str(sold),
+        amount_out=str(bought),
+        amount_in_short=short(sold, snapshot.decimals[source]),
+        amount_out_short=short(bought, snapshot.decimals[target]),
+        pair_id=pool.pair_id if isinstance(pool, OneDexPool) else None,
     )
 
 

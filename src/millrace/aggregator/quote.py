@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import time
 
 import msgspec
@@ -192,7 +192,7 @@ def _respond(
     except PlanError:
         raise errors.simulation_failed() from None
     data = tx_data(program, request.token_in, done.amount_in)
-    encoded = base64.b64encode(data).decode("ascii")
+    encoded = binascii.b2a_base64(data, newline=False).decode("ascii")
     cost = _ends(table, request).plus(cost_of(done.legs, table))
     gas = table.gas_limit(cost, len(data))
     if not cost._replace(gas=gas).within(settings.most()):  # the search keeps the limits; nobody is to pay for a doubt

@@ -19,7 +19,7 @@ from millrace.dex.steps import in_steps
 from millrace.routing.costs import Table
 from millrace.routing.curve import NoCurve
 from millrace.routing.planner import Planner
-from millrace.routing.venue import CurveCache, sort_out
+from millrace.routing.venue import CurveCache
 
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
@@ -87,11 +87,6 @@ class Snapshot(Market):
         """Of the tokens that the registry knows (EGLD always is one)."""
         pause()
         self.market = DictMarket(in_steps(document.pools, pause), self.wrapped)
-        clean, dust = sort_out(document.pools, self.market, pause)
-        self.usable = [*clean, *dust]
-        """The pools that routes may use."""
-        self.worth = with_shares(token_prices(clean, self.wrapped, pause), document.pools)
-        """What a smallest unit of each token is worth, in smallest units of the wrapped native token."""
         pause()
         self._curves = curves or CurveCache()
         self._pause = pause
@@ -101,6 +96,12 @@ class Snapshot(Market):
         """By thread, as one at a time may use them."""
         self.main = self.make(_ALL)
         """The planner of all pools."""
+        pause()
+        clean, dust = self.main.router.built_of
+        self.usable = [*clean, *dust]
+        """The pools that routes may use."""
+        self.worth = with_shares(token_prices(clean, self.wrapped, pause), document.pools)
+        """What a smallest unit of each token is worth, in smallest units of the wrapped native token."""
         pause()
         self.main.router.warm(pause)
         pause()

@@ -131,7 +131,7 @@ class Plans:
 
     def better(self, ask: Ask, one: Done | None, other: Done | None) -> Done | None:
         """The plan that pays more, less its fee; the first when they are equal."""
-        if one is None or other is None:
+        if one is None or other is None or one is other:
             return one or other
         return other if self.net(ask, other) > self.net(ask, one) else one
 

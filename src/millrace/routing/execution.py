@@ -118,12 +118,14 @@ def execute(
     is told in parts of them: the trades can follow others in one call. Raises `PlanError` when nothing is left, or one
     of the tokens is not sold.
     """
+    stocks = any_stocks(trades)
     kept, parts, throttled = list(trades), list(flows), 0
     while amounts.keys() <= {trade.token_in for trade in kept}:
-        kept, parts = stocks_first(kept, parts)
+        if stocks:
+            kept, parts = stocks_first(kept, parts)
         modes, values = _modes(kept, parts, {} if relative else amounts, whole)
         try:
-            return _run(kept, modes, values, amounts, token_out, outlets, bounded=any_stocks(kept))
+            return _run(kept, modes, values, amounts, token_out, outlets, bounded=stocks)
         except Refused as refused:
             if throttled < MOST_THROTTLED and throttle(kept, parts, refused.args[0], refused.args[1], throttled):
                 throttled += 1

@@ -6,6 +6,7 @@ less than a unit is no fee. For tokens of few decimals and tiny amounts that is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -20,13 +21,14 @@ from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.dex.steps import in_steps
 from millrace.routing.candidates import Search
-from millrace.routing.compiled import kernel
+from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats, FloatTable, Graph, Ints
 from millrace.routing.venue import Trade
 
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
 _PART_OF_D = 1e-14  # how exactly the CryptoSwap contracts solve for a balance
 _KEPT = 4096  # sums remembered
+CLOSE = 1.0 + 1e-5  # so good are the spot rates of a whole path where pools are tabulated, each a part per million
 
 
 class Favour(NamedTuple):
@@ -59,30 +61,60 @@ def favour(trade: Trade) -> Favour:
 
 
 class _Columns(NamedTuple):
-    """The trades with a favour, in columns: ends, and what `Favour` says of each."""
+    """The trades with a favour, in columns: ends, spot rate, and what `Favour` says of each."""
 
     src: Ints
     dst: Ints
+    rate: Floats
     sold: Floats
     bought: Floats
+
+
+@inlined
+def _worth(of: _Columns, scale: Floats, search: Search, k: int) -> float:
+    """What the favour of a trade is worth, scaled."""
+    u, v = of.src[k], of.dst[k]
+    unit_in, unit_out = search.behind[u], search.behind[v]
+    if u == search.sources[0]:
+        unit_in = max(unit_in, search.top)
+    if v == search.sources[0]:
+        unit_out = max(unit_out, search.top)
+    return float(of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v])
 
 
 @kernel
 def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
     """The sum of what the favours are worth, and the largest one, in units of the sink."""
-    source, sink = search.sources[0], search.sink
     whole = most = 0.0
     for k in range(of.src.size):
-        u, v = of.src[k], of.dst[k]
-        unit_in, unit_out = search.behind[u], search.behind[v]
-        if u == source:
-            unit_in = max(unit_in, search.top)
-        if v == source:
-            unit_out = max(unit_out, search.top)
-        worth = of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v]
+        worth = _worth(of, scale, search, k)
         whole += worth
         most = max(most, worth)
-    return whole / scale[sink], most / scale[sink]
+    return whole / scale[search.sink], most / scale[search.sink]
+
+
+@kernel
+def _gain_of_path(
+    of: _Columns, scale: Floats, search: Search, hops: int, fee: float, floor: float, largest: float
+) -> float:
+    """What the favours of a path of at most `hops` pools are worth at most that leaves more than `floor`, scaled.
+
+    The `largest` favour of all is known. The path's pools take at least `fee` each. One of its favours is the largest:
+    it leaves no more than spot rates make of the amount that goes through that trade, and for each of its pools that
+    favour, less the fee.
+    """
+    amount, most, near = search.amounts[0] * CLOSE, 0.0, hops * min(fee - largest, 0.0)
+    for k in range(of.src.size):
+        u, v = of.src[k], of.dst[k]
+        over = amount * search.ahead[u] * of.rate[k] * search.behind[v] - floor
+        if over > near:
+            worth = _worth(of, scale, search, k)
+            least = 1 + (u != search.sources[0]) + (v != search.sink)
+            lost = fee - worth
+            if over > least * lost:
+                pools = hops if over >= hops * lost else max(int(over / lost), least)
+                most = max(most, pools * worth)
+    return most
 
 
 def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: None) -> FloatTable:
@@ -92,14 +124,19 @@ def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: No
 
 
 class Favours:
-    """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time."""
+    """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time.
 
-    def __init__(self, graph: Graph, rows: FloatTable) -> None:
+    `fees` is the gas that each edge adds to the fee.
+    """
+
+    def __init__(self, graph: Graph, rows: FloatTable, fees: Floats) -> None:
         self._scale = graph.scale
+        self._least_fee = float(fees.min(initial=math.inf))
         ordered = rows[graph.original]
         edges = np.nonzero(ordered[:, 0] + ordered[:, 1])[0]
         sold, bought = np.ascontiguousarray(ordered[edges].T)
-        self._of = _Columns(graph.net.src[edges], graph.net.dst[edges], sold, bought)
+        net = graph.net
+        self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
 
     def _sum(self, search: Search) -> tuple[float, float]:
@@ -115,6 +152,15 @@ class Favours:
     def of_one(self, search: Search) -> float:
         """The most that a single trade can gain, in units of the sink."""
         return self._sum(search)[1]
+
+    def of_path(self, search: Search, hops: int, toll: float, floor: float) -> float:
+        """The most that a path of so many pools can gain that leaves more than `floor` after its fee at `toll`.
+
+        Both are in units of the sink. The search is closed: no cycle of the market earns.
+        """
+        scale = float(self._scale[search.sink])
+        fee, largest = self._least_fee * toll * scale, self.of_one(search) * scale
+        return float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale, largest)) / scale
 
     def of_all(self, search: Search) -> float:
         """The most that all trades together can gain, in units of the sink.

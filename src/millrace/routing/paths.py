@@ -59,6 +59,9 @@ def split_paths(
     if not whole:
         gained = sum(fill.amount_out for fill in fills if fill.trade.token_out == source != sink)
         whole = sum(fill.amount_in for fill in fills if fill.trade.token_in == source) - gained
+    if _is_chain(fills, source, sink, whole, paid):  # most plans
+        hops = [Hop(fill, number, fill.amount_in, fill.amount_out) for number, fill in enumerate(fills)]
+        return [PathShare(hops, whole, hops[-1].amount_out, MILLION)]
     held = {source: [_Parcel((), whole)]}
     _follow(held, fills)
     routes = _merged([parcel.hops for parcel in held.get(sink, []) if parcel.hops])
@@ -72,6 +75,16 @@ def split_paths(
         spare_out = paid - sum(hops[-1].amount_out for hops in routes)
         routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
     return _with_shares(routes, whole)
+
+
+def _is_chain(fills: Sequence[Fill], source: str, sink: str, whole: int, paid: int | None) -> bool:
+    """Whether every fill sells, to the unit, what the one before it bought: a path that takes all of the input."""
+    token, amount = source, whole
+    for trade, sold, bought in fills:
+        if sold != amount or trade.token_in != token:
+            return False
+        token, amount = trade.token_out, bought
+    return bool(fills) and token == sink and (paid is None or amount == paid)
 
 
 def split_sources(fills: Sequence[Fill], inputs: Sequence[tuple[str, int]]) -> list[list[Fill]]:
@@ -109,7 +122,7 @@ def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
 
 
 def _sum(one: Hop, other: Hop) -> Hop:
-    return one._replace(amount_in=one.amount_in + other.amount_in, amount_out=one.amount_out + other.amount_out)
+    return Hop(one.fill, one.number, one.amount_in + other.amount_in, one.amount_out + other.amount_out)
 
 
 def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
@@ -143,8 +156,8 @@ def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
     for hop in reversed(parcel.hops):
         part = wanted * hop.amount_in // hop.amount_out if hop.amount_out else 0
         part = min(max(part, 1), hop.amount_in - 1) if hop.amount_in > 1 else part
-        ones.append(hop._replace(amount_in=part, amount_out=wanted))
-        others.append(hop._replace(amount_in=hop.amount_in - part, amount_out=hop.amount_out - wanted))
+        ones.append(Hop(hop.fill, hop.number, part, wanted))
+        others.append(Hop(hop.fill, hop.number, hop.amount_in - part, hop.amount_out - wanted))
         wanted = part
     return (
         _Parcel(tuple(ones[::-1]), amount, parcel.source),

