@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg as untyped_asyncpg
 
@@ -112,24 +112,48 @@ class Postgres:
     async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         if self._connection is None or self._connection.is_closed():
             self._connection = await self._connect()
-            if self._on_connect is not None:
-                try:
-                    await self._on_connect(self._connection)
-                except BaseException:
-                    self._drop()
-                    raise
         return await work(self._connection)
 
     async def _connect(self) -> Connection:
+        """A connection to the first of the URL's servers that is as it should be.
+
+        All are asked at once: asked one after the other in one time, as asyncpg does it, one that says nothing would
+        leave none for those behind it, and a standby that was promoted would not be found.
+        """
+        tasks = [asyncio.ensure_future(self._connect_to(url)) for url in _each(self._url.reveal())]
+        chosen: Connection | None = None
         try:
-            return await asyncpg.connect(
-                self._url.reveal(),
+            for task in asyncio.as_completed(tasks):
+                with contextlib.suppress(OSError, asyncpg.PostgresError, *_PASSING):
+                    chosen = await task
+                    return chosen
+        finally:
+            for each in tasks:
+                each.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            for result in results:
+                if not isinstance(result, BaseException) and result is not chosen:
+                    result.terminate()
+        errors = [result for result in results if isinstance(result, BaseException)]
+        raise next((error for error in errors if _may_pass(error)), errors[0])
+
+    async def _connect_to(self, url: str) -> Connection:
+        try:
+            connection = await asyncpg.connect(
+                url,
                 timeout=min(_CONNECT_SECONDS, self._seconds),
                 command_timeout=self._seconds,
                 server_settings=self._session,
             )
         except ValueError:  # its text may show the URL
             raise Refused("write the URL as postgresql://user:password@host:port/database") from None
+        if self._on_connect is not None:
+            try:
+                await self._on_connect(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+        return connection
 
     def fetch(self, query: str, *values: object) -> list[Any]:
         """The rows of one query. Raises as `run`."""
@@ -185,6 +209,20 @@ async def take_lock(connection: Connection, name: str) -> bool:
             return False
         await asyncio.sleep(0.05)
     return True
+
+
+def _each(url: str) -> list[str]:
+    """A URL for each server that a URL names."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    login, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, _PASSING) and not isinstance(error, Refused)
 
 
 def _place(url: Secret) -> str:
