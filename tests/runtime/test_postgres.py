@@ -94,3 +94,47 @@ async def test_who_is_cut_off_leaves_no_connection(postgres: Server, silent: int
     with pytest.raises(asyncio.CancelledError):
         await asking
     assert len(asyncio.all_tasks()) == 1 and database._connection is None
+
+
+class Fake:
+    """A connection to a server of a URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.is_open = True
+
+    def is_closed(self) -> bool:
+        return not self.is_open
+
+    def terminate(self) -> None:
+        self.is_open = False
+
+
+async def test_the_server_that_was_lost_is_the_last_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that are as they should be the other one is taken, though it is slower; alone the same one is."""
+    database, there = Postgres(Secret("postgresql://me@a,b/db"), "several"), {"a", "b"}
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        if host not in there:
+            raise ConnectionRefusedError
+        for _ in range(3 if host == "b" else 0):
+            await asyncio.sleep(0)
+        return Fake(host)
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    async def lost(_: Fake) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    assert await database.ask(host) == "a"
+    for expected in ("b", "a", "b"):
+        with pytest.raises(Unavailable):
+            await database.ask(lost)
+        assert await database.ask(host) == expected
+    there.remove("a")
+    with pytest.raises(Unavailable):
+        await database.ask(lost)
+    assert await database.ask(host) == "b"
