@@ -26,6 +26,9 @@ from cluster.history import (
 )
 
 MINUTE_MS = 60_000
+LATE_MS = 3_000
+"""A claim's time is later than what it took of the budget by as much as an answer of the server took, which is given up
+after so long: one that left the budget a minute ago seems to be in it."""
 LIFETIME_MS = 55_000
 """A subscription to a status lives longer, as its 60 seconds begin at the service."""
 LATEST_MS = 100_000
@@ -121,7 +124,7 @@ def per_minute(history: History, most: int) -> Iterator[str]:
         sum_, oldest = 0, 0
         for each in mine:
             sum_ += each.fee
-            while mine[oldest].at <= each.at - MINUTE_MS:
+            while mine[oldest].at <= each.at - MINUTE_MS + LATE_MS:
                 sum_ -= mine[oldest].fee
                 oldest += 1
             if sum_ > most:

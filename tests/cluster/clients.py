@@ -74,6 +74,10 @@ class Front:
         """Acknowledged submissions that had to be claimed."""
         return self.counts["relay accepted"]
 
+    def served(self) -> int:
+        """The same, and what was refused as the budget is spent, which only who could claim says."""
+        return self.accepted() + self.counts["budget exhausted"]
+
     def begin(self, action: str, tx: Transaction) -> int:
         """Write down that this is asked; the number of the operation."""
         op = next(self.operations)

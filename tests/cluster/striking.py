@@ -20,14 +20,14 @@ a lease of three seconds ends before it is renewed."""
 
 
 class Striker:
-    """`accepted` says how many submissions were acknowledged so far."""
+    """`served` says how many submissions were acknowledged so far, or refused for what they cost only."""
 
-    def __init__(self, world: World, history: History, accepted: Callable[[], int]) -> None:
-        self._world, self._history, self._accepted = world, history, accepted
+    def __init__(self, world: World, history: History, served: Callable[[], int]) -> None:
+        self._world, self._history, self._served = world, history, served
         self._one: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         """What is killed is not killed again before it is back."""
         self.pauses: list[tuple[float, float]] = []
-        """For how long nothing claimed was acknowledged when the primary was lost, and how long its promotion took."""
+        """For how long nobody was served when the primary was lost, and how long its promotion took."""
 
     async def run(self, plan: list[Fault]) -> None:
         """Return when the last fault is over."""
@@ -96,9 +96,9 @@ class Striker:
         async with databases.one:
             lost = await databases.fail_over(awake)
             promoted = time.monotonic()
-            before = self._accepted()
+            before = self._served()
             async with asyncio.timeout(PATIENCE):
-                while self._accepted() == before:
+                while self._served() == before:
                     await asyncio.sleep(0.01)
             self.pauses.append((time.monotonic() - lost, promoted - lost))
             await databases.replace()

@@ -66,7 +66,7 @@ class Run:
         self._since = since
         self.stages: dict[str, float] = {}
         """How many seconds each took."""
-        self.striker = Striker(world, front.history, front.accepted)
+        self.striker = Striker(world, front.history, front.served)
         self.plan = faults.plan(SEED, SECONDS, world.line_names())
         shards = range(NETWORK.shards)
         relayed = [
@@ -157,7 +157,7 @@ class Run:
         return (
             f"seed {SEED}, {len(self.plan)} faults in {SECONDS:.0f} s {dict(struck)}; seconds {self.stages}; "
             f"starts {starts}; "
-            f"without a claim at fail-overs (of which the promotion) {pauses} s; "
+            f"nobody served at fail-overs (of which the promotion) {pauses} s; "
             f"answers {dict(self.front.counts)}; history {dict(kinds)}"
         )
 

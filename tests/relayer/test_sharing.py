@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from prometheus_client import generate_latest
 from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
 
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
@@ -19,9 +18,7 @@ from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.identity import JOURNAL
 from millrace.relayer.journal.writer import JournalError
-from millrace.relayer.metrics import make_registry
 from millrace.relayer.protocol import reasons
-from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Kind, Origin
 from millrace.relayer.signing.handle import SignerError
@@ -261,26 +258,6 @@ async def test_a_budget_moves_to_who_needs_it(several: Several) -> None:
     assert 0 < answers.count("ok") <= 20 - taken
     sums = [relayer.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) for relayer in (one, two)]
     assert sum(sums) <= 20 * fee
-
-
-async def test_a_policy_that_cannot_be_divided_is_not_taken_over(several: Several) -> None:
-    """The last good one holds, also over a restart, and the metric of the alarm says so until the file is mended."""
-    file, good = several.folder / "policy.toml", "[budget]\nat_risk = 1000\n"
-    file.write_text(seal(good))
-    one = await several.start("one", policy_file=str(file))
-    programme = '[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 1\nper_user = 1\nfunctions = ["swap"]\n'
-    file.write_text(seal(good + programme))
-    with pytest.raises(PolicyError, match="claims_seats"):
-        one.service.policy_keeper.read()
-    assert one.service.policy_keeper.rejected and one.service.lifecycle.sponsor.policy.budget.at_risk == 500
-    assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(one.service.measured()))
-    await one.end()
-    again = await several.start("one", policy_file=str(file))
-    assert again.service.policy_keeper.rejected and again.service.lifecycle.sponsor.policy.budget.at_risk == 500
-    file.write_text(seal("[budget]\nat_risk = 600\n"))
-    again.service.policy_keeper.read()
-    assert not again.service.policy_keeper.rejected
-    assert again.service.lifecycle.sponsor.policy.budget.at_risk == 300
 
 
 @pytest.mark.parametrize("kind", [Unavailable, Refused])

@@ -25,13 +25,22 @@ from relayer_support import with_identity
 
 from millrace.system.ports import free_ports
 from relayer.test_kill import background
-from relayer.torture import AT_RISK, CLIENTS, Torture
+from relayer.torture import AT_RISK, CLIENTS, FEE, POLICY, Torture
 from servers.postgres import Postgres, Standby
 
 BLOWS = int(os.environ.get("MILLRACE_BLOWS", "6"))
 SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
 KINDS = ("relayer", "frozen", "database")
 LEASE = 3.0
+PAID = 4
+"""Of each client's transactions a programme pays so many."""
+PROGRAMME = f"""
+[programmes.gift]
+until = 2999-01-01T00:00:00Z
+functions = [""]
+budget = {CLIENTS * PAID * FEE}
+per_user = {PAID}
+"""
 
 
 @pytest.fixture
@@ -73,6 +82,7 @@ class Cluster(Torture):
 
     async def prepare(self, listener: str) -> None:
         await super().prepare(listener)
+        (self.folder / "policy.toml").write_text(POLICY + PROGRAMME)
         hosts = f"127.0.0.1:{self.primary.port},127.0.0.1:{self.standby.port}"
         url = f"postgresql://millrace:{self.primary.password}@{hosts}/postgres?target_session_attrs=read-write"
         for number in range(3):
@@ -145,6 +155,18 @@ class Cluster(Torture):
             if bytes.fromhex(name) not in self.chain.pushed_at
         ]
 
+    async def paid(self) -> tuple[list[int], int]:
+        """Of how many of each client's the programme paid, once it is known what they did cost, and all of that."""
+        async with asyncio.timeout(60):
+            while await self._asked("SELECT 1 FROM programme_charges"):
+                await asyncio.sleep(0.1)
+        counts = await self._asked("SELECT transactions FROM programme_users")
+        return list(map(int, counts)), int((await self._asked("SELECT spent FROM programmes"))[0])
+
+    async def _asked(self, query: str) -> list[str]:
+        answer: str = await asyncio.to_thread(self.standby.sql, "SET search_path TO relayer_claims", query)
+        return answer.split()
+
     async def settled(self) -> None:
         """A client takes a `TimeoutError` for a lost connection, and would ask for ever."""
         try:
@@ -174,10 +196,13 @@ async def test_row_10_blows_against_relayers_that_share(tmp_path: Path, servers:
                     await cluster.fail_over()
                     cluster.done = True
                     await asyncio.gather(*clients)
+                    counts, spent = await cluster.paid()
         finally:
             print(cluster.report())
             await cluster.close()
     assert chain.wrong == []
     assert len(cluster.accepted) >= 10 * BLOWS
     assert 0 < chain.most_at_risk <= AT_RISK
+    assert len(counts) == CLIENTS - 1, "one of them asks no key to pay"
+    assert all(0 < count <= PAID for count in counts) and 0 < spent <= sum(counts) * FEE
     assert "Traceback" not in (tmp_path / "relayer.log").read_text()

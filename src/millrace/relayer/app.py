@@ -27,6 +27,7 @@ from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal import identity, recovery
 from millrace.relayer.journal.audit import Spent
+from millrace.relayer.journal.common_programmes import Limits
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.journal import Journal
@@ -137,7 +138,7 @@ class Service:
         self.tracker = Tracker()
         self.book = AccountBook()
         kept = Path(settings.data_dir) / policy.KEPT
-        file = PolicyFile(settings.policy_file, kept, keeps=True, check=self._part_of)
+        file = PolicyFile(settings.policy_file, kept, keeps=True)
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
         self.sharing: Sharing | None = None
         """The claims of all relayers with the same keys, where there are several."""
@@ -380,6 +381,11 @@ class Service:
         """A policy as far as those that share its budgets agree."""
         return whole if self.sharing is None else least(whole, map(read_sums, self.sharing.others_sums))
 
+    def _limits(self) -> dict[str, Limits]:
+        """Of the policy's programmes, which are not divided: all relayers count together."""
+        programmes = self.policy_keeper.whole.programmes
+        return {name: Limits(item.budget, item.per_user) for name, item in programmes.items()}
+
     def _need(self) -> Need:
         """How much of all budgets covers what was used here."""
         whole = self._least(self.policy_keeper.whole)
@@ -409,6 +415,8 @@ class Service:
         self._started.push_async_callback(self.sharing.close)
         self.sharing.portions.on_change = self.policy_keeper.again
         self.sharing.sums = lambda: sums_of(self.policy_keeper.whole)
+        self.sharing.allowances.limits = self._limits
+        self.lifecycle.sponsor.programmes.shared = self.sharing.allowances
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:
             await self.sharing.sit()

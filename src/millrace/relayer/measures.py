@@ -228,6 +228,11 @@ GAUGES = (
         f"portions of all budgets that this relayer has; {PORTIONS} for each seat that shares them",
         lambda p: p.sharing.portions.held if p.sharing else 0,
     ),
+    _gauge(
+        "programme_senders_full",
+        "senders that programmes shared with others do not pay for, as far as remembered; 100000 at most",
+        lambda p: p.sharing.allowances.full if p.sharing else 0,
+    ),
     _gauge("claims_waiting", "claims not answered yet", lambda p: p.sharing.waiting if p.sharing else 0),
     _gauge("claims_open", "claims of our seat that are not over", lambda p: p.sharing.open if p.sharing else 0),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg as untyped_asyncpg
 
@@ -24,6 +24,8 @@ Connection: TypeAlias = Any
 """A connection of asyncpg."""
 
 _CONNECT_SECONDS = 10.0
+_OTHERS_SECONDS = 0.5
+"""A server that is there and has the network between it and us answers a connection within a tenth of that."""
 _COMMAND_SECONDS = 60.0
 ANSWER_SECONDS = 3.0
 """Where others wait meanwhile: a server that says nothing for so long is asked anew, maybe another one of the URL."""
@@ -81,6 +83,10 @@ class Postgres:
         self._loop: asyncio.AbstractEventLoop | None = None
         """Ours, where no other one runs."""
         self._connection: Connection | None = None
+        self._at = ""
+        """Which of the URL's servers it is to."""
+        self._lost = ""
+        """To which of them one was lost last."""
         self.place = _place(url)
         """`host:port/database`, for messages: no user, no password."""
 
@@ -110,26 +116,62 @@ class Postgres:
             raise Refused(f"{self.place}: {_words(error)}") from None
 
     async def _run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        if self._connection is None or self._connection.is_closed():
+        if self._connection is not None and self._connection.is_closed():
+            self._drop()
+        if self._connection is None:
             self._connection = await self._connect()
-            if self._on_connect is not None:
-                try:
-                    await self._on_connect(self._connection)
-                except BaseException:
-                    self._drop()
-                    raise
         return await work(self._connection)
 
     async def _connect(self) -> Connection:
+        """A connection to the first of the URL's servers that is as it should be.
+
+        All are asked at once: asked one after the other in one time, as asyncpg does it, one that says nothing would
+        leave none for those behind it, and a standby that was promoted would not be found. The one that was lost last
+        is taken if no other answers soon: an old primary that is back beside the promoted one acknowledges nothing.
+        """
+        tasks = {asyncio.ensure_future(self._connect_to(url)): url for url in _each(self._url.reveal())}
+        chosen: Connection | None = None
         try:
-            return await asyncpg.connect(
-                self._url.reveal(),
+            waiting = set(tasks)
+            first: asyncio.Task[Connection] | None = None
+            while waiting and (first is None or tasks[first] == self._lost):
+                soon = None if first is None else _OTHERS_SECONDS
+                done, waiting = await asyncio.wait(waiting, timeout=soon, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    break
+                good = [task for task in done if task.exception() is None]
+                good.sort(key=lambda task: tasks[task] == self._lost)
+                first = good[0] if good else first
+            if first is not None:
+                self._at, chosen = tasks[first], first.result()
+                return chosen
+        finally:
+            for each in tasks:
+                each.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            for result in results:
+                if not isinstance(result, BaseException) and result is not chosen:
+                    result.terminate()
+        errors = [result for result in results if isinstance(result, BaseException)]
+        raise next((error for error in errors if _may_pass(error)), errors[0])
+
+    async def _connect_to(self, url: str) -> Connection:
+        try:
+            connection = await asyncpg.connect(
+                url,
                 timeout=min(_CONNECT_SECONDS, self._seconds),
                 command_timeout=self._seconds,
                 server_settings=self._session,
             )
         except ValueError:  # its text may show the URL
             raise Refused("write the URL as postgresql://user:password@host:port/database") from None
+        if self._on_connect is not None:
+            try:
+                await self._on_connect(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+        return connection
 
     def fetch(self, query: str, *values: object) -> list[Any]:
         """The rows of one query. Raises as `run`."""
@@ -141,6 +183,7 @@ class Postgres:
 
     def _drop(self) -> None:
         if self._connection is not None:
+            self._lost = self._at
             self._connection.terminate()
             self._connection = None
 
@@ -185,6 +228,20 @@ async def take_lock(connection: Connection, name: str) -> bool:
             return False
         await asyncio.sleep(0.05)
     return True
+
+
+def _each(url: str) -> list[str]:
+    """A URL for each server that a URL names."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    login, at, hosts = parts.netloc.rpartition("@")
+    return [urlunsplit(parts._replace(netloc=f"{login}{at}{host}")) for host in hosts.split(",")]
+
+
+def _may_pass(error: BaseException) -> bool:
+    return isinstance(error, _PASSING) and not isinstance(error, Refused)
 
 
 def _place(url: Secret) -> str:

@@ -11,6 +11,7 @@ from relayer_support import transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.programmes import Charge
 from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.sharing import TakenElsewhere
 from millrace.relayer.journal.submissions import Record
@@ -27,7 +28,7 @@ class Claims:
         self.ours: set[tuple[bytes, int]] = set()
         self.let_go: list[int] = []
 
-    async def take(self, records: Sequence[Record]) -> None:
+    async def take(self, records: Sequence[Record], _: Sequence[Charge] = ()) -> None:
         error = self.answers.pop(0) if self.answers else None
         if error is None or isinstance(error, TakenElsewhere):
             self.ours |= {(item.sender, item.nonce) for item in records}

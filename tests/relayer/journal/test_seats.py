@@ -481,7 +481,7 @@ async def test_a_seat_is_not_taken_in_the_middle_of_what_its_holder_tells(opened
     with contextlib.suppress(SeatError):
         await late.renew(Progress(void=[(ALICE.public, 1, row(1).client_hash)]))
     there = await other.whose([(ALICE.public, 1)])
-    assert (sat_meanwhile, list(there)) == ([None, None], []), "deleted, and then nobody had the seat meanwhile"
+    assert (sat_meanwhile, list(there)) == ([None] * 3, []), "deleted, and then nobody had the seat meanwhile"
 
 
 async def test_a_seat_is_taken_once_however_often_it_is_asked_for(opened: Open) -> None:

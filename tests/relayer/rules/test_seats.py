@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from millrace.relayer.rules.policy import PolicyError, loads
+from millrace.relayer.rules.policy import loads
 from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
 
 
@@ -56,8 +56,6 @@ def test_of_policies_that_differ_the_smallest_sum_holds() -> None:
 
 
 def test_programmes_are_not_divided() -> None:
-    """What a programme paid is known to no part alone: such a policy is refused, but for who is alone."""
-    whole = loads('[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 1\nper_user = 1\nfunctions = ["swap"]\n')
-    assert part_of(whole, 1, 60.0, 64, 64) is whole
-    with pytest.raises(PolicyError, match="programmes"):
-        part_of(whole, 2, 60.0, 64, 128)
+    """All relayers of a key count together what a programme paid: each has the whole of it."""
+    whole = loads('[programmes.p]\nuntil = 2030-01-01T00:00:00Z\nbudget = 9\nper_user = 5\nfunctions = ["swap"]\n')
+    assert part_of(whole, 2, 60.0, 64, 128).programmes == whole.programmes

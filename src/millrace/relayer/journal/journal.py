@@ -25,7 +25,7 @@ from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.seats import Shared
-from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Cosigned, Record
 from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
@@ -151,17 +151,18 @@ class Journal:
         """Write new rows, and what programmes are charged for them; returns when they are on disk.
 
         Raises `JournalFull`, or `JournalError` when the disk fails or a row's (sender, nonce) is held by
-        another that may still run; then none of them is there. What others of our keys' relayers have: `Sharing.take`.
+        another that may still run; then none of them is there. What others of our keys' relayers have, and what no
+        programme pays for all of them: `Sharing.take`.
         """
         paid = [row for row in records if row.relayer is not None] if self.sharing is not None else []
-        held = await self._claim(self.sharing, paid) if self.sharing is not None and paid else []
+        held = await self._claim(self.sharing, paid, charges) if self.sharing is not None and paid else []
         lines: list[audit.Line] = [
             (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
             for row in records
             if row.relayer is not None
         ]
         writes: list[Write] = [Rows(_insert, "submissions", records), Rows(audit.write, "audit", lines)]
-        if charges:
+        if charges and self.sharing is None:  # else all relayers of our keys count together
             writes.append(Rows(programmes.write, "programme_charges", charges))
         writes += held
         self.records += len(records)
@@ -190,14 +191,16 @@ class Journal:
             self.sharing.ended(ends)
         self.change(*writes)
 
-    async def _claim(self, sharing: Sharing, records: Sequence[Record]) -> list[Write]:
+    async def _claim(
+        self, sharing: Sharing, records: Sequence[Record], charges: Sequence[programmes.Charge]
+    ) -> list[Write]:
         """Claim rows before they are written; what ended of them meanwhile, to be written with them."""
         for row in records:
             self._claiming.setdefault(row.client_hash, [])
         held: list[Write] = []
         try:
-            await sharing.take(records)
-        except TakenElsewhere:
+            await sharing.take(records, charges)
+        except (TakenElsewhere, ProgrammeFull):
             raise  # whatever of them is ours is claimed again, each alone
         except JournalError:
             self._let_go(records)  # what such an earlier try made ours

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from millrace.chain import address
-from millrace.relayer.journal import audit
+from millrace.relayer.journal import audit, programmes
+from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.journal import BUDGET_MS, QUOTA_MS, Journal
 from millrace.relayer.journal.outcomes import Outcome
 from millrace.relayer.journal.seats import Shared
@@ -34,6 +35,7 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
     shared = await sharing.id()
     if journal.shared_with() is None:
         await _bring(journal, sharing)
+    await _bring_programmes(journal, sharing)
     await journal.share_with(shared)
     knows_all = seat.folder == folder and journal.reservations() >= seat.reservations
     now = time.time_ns() // 1_000_000
@@ -57,6 +59,34 @@ async def _bring(journal: Journal, sharing: Sharing) -> None:
         part = sorted(rows[start : start + AT_ONCE], key=lambda item: (item.record.sender, item.record.nonce))
         await sharing.bring([item.record for item in part], [item.ended_ms for item in part])
     sharing.follows([item.record for item in rows if item.record.state in OPEN])
+
+
+async def _bring_programmes(journal: Journal, sharing: Sharing) -> None:
+    """Have what programmes paid by this folder's own count added to what all count; the server adds it once."""
+    charges = {item.client_hash: item for item in programmes.charges(journal.read)}
+    nonces = {item.record.client_hash: item.record.nonce for item in journal.submitted(only_open=True)}
+    users = programmes.users(journal.read)
+    over = [charge for name, charge in charges.items() if name not in nonces]  # nobody knows whether it ran
+    users += [programmes.User(item.programme, item.sender, 1, item.fee, 0) for item in over]
+    still = [
+        Charged(item.programme, item.sender, nonces[name], name, item.fee)
+        for name, item in charges.items()
+        if name in nonces
+    ]
+    if users or still:
+        await sharing.bring_programmes(_merged(users), still)
+
+
+def _merged(users: Sequence[programmes.User]) -> list[programmes.User]:
+    """Each programme's sender once."""
+    found: dict[tuple[str, bytes], programmes.User] = {}
+    for user in users:
+        before = found.get(user[:2])
+        if before is not None:
+            number, spent = before.transactions + user.transactions, before.spent + user.spent
+            user = user._replace(transactions=number, spent=spent)
+        found[user[:2]] = user
+    return list(found.values())
 
 
 class _Reconciling:

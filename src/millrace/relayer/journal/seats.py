@@ -9,12 +9,16 @@ idle knows it by the positions of all seats: what another one signed is not free
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
+from millrace.relayer.journal import common_programmes as programmes
+from millrace.relayer.journal.common_programmes import Charged, Limits, Total
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
+from millrace.relayer.journal.programmes import User
 from millrace.relayer.journal.server_clock import ServerClock
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import (
@@ -32,10 +36,11 @@ from millrace.runtime.settings import Secret
 ROWS_AT_ONCE = 2_000
 """Claims read with one question."""
 _VERSION = 2
+_NO_LIMITS: Mapping[str, Limits] = MappingProxyType({})
 GONE_SECONDS = 60
 """A seat whose lease has been over for so long is vacated when its portions are wanted."""
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE IF NOT EXISTS sharing (
     version INTEGER NOT NULL, id TEXT NOT NULL, seats INTEGER NOT NULL
 );
@@ -77,6 +82,7 @@ CREATE TABLE IF NOT EXISTS sums (
     sums TEXT NOT NULL            -- of the budgets in its holder's policy
 );
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
+{programmes.SCHEMA}
 """
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
@@ -132,14 +138,15 @@ DELETE FROM claims USING unnest($2::bytea[], $3::bigint[], $4::bytea[]) AS void 
 WHERE claims.sender = void.sender AND claims.nonce = void.nonce AND claims.client_hash = void.client_hash
     AND claims.seat = $1 AND state = 'journalled'
 """
-_RENEW = """
+_RENEW = f"""
 UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, open_since = $5,
     cursor = coalesce($6, cursor), cursor_place = CASE WHEN $6::bigint IS NULL THEN cursor_place ELSE $7 END,
     portions = least(portions, $8), needed = coalesce($9, needed), wants = $10
 WHERE seat = $1 AND word = $2
 RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
-), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+{programmes.ARE_THERE}
 """
 _SUMS = """
 WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
@@ -192,6 +199,17 @@ class Renewed(NamedTuple):
     """The positions of all seats, at least."""
     sums: tuple[str, ...]
     """What others say of the sums of their policies."""
+    programmes: tuple[Total, ...] = ()
+    """Of those that were asked for."""
+
+
+class Made(NamedTuple):
+    """What came of claims."""
+
+    are_all_new: bool
+    """Of those that were not refused."""
+    refused: frozenset[tuple[bytes, int]]
+    """By sender and nonce what no programme pays; nothing of it is claimed."""
 
 
 class Claimed(NamedTuple):
@@ -241,6 +259,8 @@ class Progress(msgspec.Struct):
     """Whether to take more, as far as nobody has them."""
     sums: str = ""
     """Of our policy; empty: others need not know."""
+    programmes: tuple[str, ...] = ()
+    """Of our policy: what all paid of them is asked for."""
     may_vacate: bool = False
     """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
 
@@ -394,7 +414,9 @@ class Seats:
                 if row is None:
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
                 if progress.void:
-                    await connection.execute(_VOID, self.number, *_columns(progress.void, 3))
+                    columns = _columns(progress.void, 3)
+                    await connection.execute(_VOID, self.number, *columns)
+                    await connection.execute(programmes.VOID, self.number, *columns[:2])
                 if progress.sent:
                     await connection.execute(_SENT, self.number, *_columns(progress.sent, 2))
                 if progress.signed:
@@ -403,12 +425,16 @@ class Seats:
                     await connection.execute(_END, self.number, *_columns(ends, 6))
                 if progress.failed:
                     await connection.execute(_FAILED, self.number, *_columns(progress.failed, 2))
-                position, portions, others_want, commits, now_ms = row
+                position, portions, others_want, commits, now_ms, are_charged = row
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
                     position, portions = await self._more(connection, vacate=progress.may_vacate)
-                return Renewed(found, position, portions, others_want, commits, sums)
+            if are_charged:  # not while the seat is locked: programmes are waited for
+                await programmes.settle(connection, self.number)
+            paid = await connection.fetch(programmes.TOTALS, progress.programmes) if progress.programmes else ()
+            totals = tuple(Total(name, int(spent), users) for name, spent, users in paid)
+            return Renewed(found, position, portions, others_want, commits, sums, totals)
 
         renewed = await self._db.ask(work)
         if renewed.commits < self.commits:
@@ -444,14 +470,26 @@ class Seats:
         ended_ms: Sequence[int | None] = (),
         needed: int | None = None,
     ) -> bool:
-        """Claim what nobody has claimed yet, in one commit; whether that was all. Raises `SeatError`.
+        """Claim what nobody has claimed yet, in one commit; whether that was all. Raises `SeatError`."""
+        return (await self.claim_charged(records, position, ended_ms, needed)).are_all_new
+
+    async def claim_charged(
+        self,
+        records: Sequence[Record],
+        position: int,
+        ended_ms: Sequence[int | None] = (),
+        needed: int | None = None,
+        charges: Sequence[Charged] = (),
+        limits: Mapping[str, Limits] = _NO_LIMITS,
+    ) -> Made:
+        """The same, and charge programmes for some of them in that commit, as far as their limits go.
 
         `position`: the seat's before, as far as we know; `needed`: portions, at most, if that is another number. A seat
         that has run out and nobody has taken is renewed.
         Raises `Unavailable` where the position is another, as a statement of ours that was given up came through late.
         """
-        new = await self._insert(records, position, ended_ms, needed)
-        if new is None:
+        made = await self._insert(records, position, ended_ms, needed, charges, limits)
+        if made is None:
             known = await self.position()
             if known < position:
                 raise SeatError(
@@ -459,22 +497,50 @@ class Seats:
                     "it has forgotten some, as a standby that was promoted and had not been waited for; see "
                     "docs/relayer-operating.md"
                 )
-            new = await self._insert(records, position, ended_ms, needed) if known == position else None
-        if new is None:
+            if known == position:
+                made = await self._insert(records, position, ended_ms, needed, charges, limits)
+        if made is None:
             raise Unavailable(f"{self._db.place}: the seat moved on while it was asked for")
         self.commits += 1
-        return new == len(records)
+        return made
 
     async def _insert(
+        self,
+        records: Sequence[Record],
+        position: int,
+        ended_ms: Sequence[int | None],
+        needed: int | None,
+        charges: Sequence[Charged],
+        limits: Mapping[str, Limits],
+    ) -> Made | None:
+        """`None` where the seat has run out, is not ours, or is elsewhere."""
+        if not charges:
+            (row,) = await self._fetch(_CLAIM, *self._claim_values(records, position, ended_ms, needed))
+            held, new = row
+            return Made(new == len(records), frozenset()) if held else None
+
+        async def work(connection: Connection) -> Made | None:
+            async with connection.transaction():
+                admitted, beyond = await programmes.admit(connection, charges, limits)
+                refused = frozenset((item.sender, item.nonce) for item in beyond)
+                kept = [item for item in records if (item.sender, item.nonce) not in refused]
+                held, new = await connection.fetchrow(_CLAIM, *self._claim_values(kept, position, (), needed))
+                await programmes.charge(connection, self.number, admitted)
+                return Made(new == len(kept), refused) if held else None
+
+        return await self._db.ask(work)
+
+    def _claim_values(
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
-    ) -> int | None:
-        """How many rows were new; `None` where the seat has run out, is not ours, or is elsewhere."""
+    ) -> tuple[Any, ...]:
         ahead = self.clock.most_ahead_ms
         columns = _columns([_row(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
-        (row,) = await self._fetch(_CLAIM, self.number, self._word, position, *columns, ended, needed)
-        held, new = row
-        return int(new) if held else None
+        return self.number, self._word, position, *columns, ended, needed
+
+    async def bring_programmes(self, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
+        """Add what a folder's programmes paid before it shared; asked twice it is the same."""
+        await self._db.ask(lambda connection: programmes.bring(connection, self.number, folder, users, charges))
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
@@ -521,8 +587,11 @@ class Seats:
 
         await self._db.ask(work)
 
-    async def forget(self, before_ms: int) -> None:
-        """Forget claims of our seat that were over before a time."""
+    async def forget(self, before_ms: int, named: Sequence[str] = ()) -> None:
+        """Forget claims of our seat that were over before a time, and programmes that nobody has `named` for long."""
+        if named:
+            await self._fetch(programmes.NAME, named)
+        await self._fetch(programmes.FORGET)
         await self._fetch(
             "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2",
             self.number,

@@ -16,8 +16,11 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from millrace.chain import address
+from millrace.relayer.journal.allowances import Allowances
+from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.portions import Portions
-from millrace.relayer.journal.seats import Claimed, Progress, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.programmes import Charge, User
+from millrace.relayer.journal.seats import Claimed, Made, Progress, Seat, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
@@ -57,8 +60,16 @@ class TakenElsewhere(NonceTaken):
         self.claimed = claimed
 
 
+class ProgrammeFull(NonceTaken):
+    """No programme pays for it: count or budget are used up, by all relayers of the key together."""
+
+    def __init__(self) -> None:
+        super().__init__("the programme pays for no more of this sender's")
+
+
 class _Waiting(NamedTuple):
     records: Sequence[Record]
+    charges: Sequence[Charge]
     done: asyncio.Future[None]
 
 
@@ -111,6 +122,8 @@ class Sharing:
         self.failures = 0
         self.portions = Portions()
         """Our part of all budgets."""
+        self.allowances = Allowances()
+        """What programmes may still pay, which all count together."""
         self.sums: Callable[[], str] = lambda: ""
         """What others are told of the sums of our policy."""
         self.others_sums: tuple[str, ...] = ()
@@ -180,18 +193,19 @@ class Sharing:
 
     # ---- claims
 
-    async def take(self, records: Sequence[Record]) -> None:
-        """Claim these for us; they are ours, on the server and its standby, when this returns.
+    async def take(self, records: Sequence[Record], charges: Sequence[Charge] = ()) -> None:
+        """Claim these for us; they are ours, on the server and its standby, when this returns, and what programmes are
+        charged for them is counted.
 
-        Raises `TakenElsewhere`, then others of them may be ours all the same, and are when they are claimed again; or
-        `JournalError`, then none is.
+        Raises `TakenElsewhere` or `ProgrammeFull`, then others of them may be ours all the same, and are when they are
+        claimed again; or `JournalError`, then none is.
         """
         if self.lost is not None or self.failed is not None:
             raise ClaimsError(self.lost or self.failed or "")
         if self.waiting + len(records) > MAX_WAITING:
             raise JournalFull("the claims' server is too slow")
         done = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(records, done))
+        self._queue.append(_Waiting(records, charges, done))
         self.waiting += len(records)
         self._more.set()
         try:
@@ -275,7 +289,7 @@ class Sharing:
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
-        taken = await self._claim(records, ended_ms)
+        taken, _ = await self._claim(records, ended_ms)
         for item in records:
             claimed = taken.get(_name(item))
             if claimed is not None and claimed.client_hash != item.client_hash:
@@ -283,6 +297,10 @@ class Sharing:
                     f"nonce {item.nonce} of {address.encode(item.sender)} is claimed for another transaction than the "
                     "one that this folder signed: it was used beside those who share"
                 )
+
+    async def bring_programmes(self, users: Sequence[User], charges: Sequence[Charged]) -> None:
+        """Count what our programmes paid before claims were shared. Raises `JournalError`."""
+        await self._sure(lambda seats: seats.bring_programmes(self._folder, users, charges))
 
     def follows(self, records: Sequence[Record]) -> None:
         """These claims of ours are not over, oldest first."""
@@ -365,51 +383,74 @@ class Sharing:
                 if not self._untold.isdisjoint(map(_name, records)):
                     self._refuse(group, "the journal is not written")
                     return
-            taken = await self._claim(records)
+            taken, refused = await self._claim(records, charges=_charged(records, group))
         except BaseException as error:
             for waiting in group:
                 _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
         ahead = self._seats.clock.least_ahead_ms
         for item in records:
-            if _name(item) not in taken:
+            if _name(item) not in taken and _name(item) not in refused:
                 self._open.setdefault(_name(item), item.created_ms + ahead)
         for waiting in group:
             others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
-            _settle(waiting.done, None if others is None else TakenElsewhere(others))
+            if others is None and not refused.isdisjoint(map(_name, waiting.records)):
+                _settle(waiting.done, ProgrammeFull())
+            else:
+                _settle(waiting.done, None if others is None else TakenElsewhere(others))
 
     def _refuse(self, group: list[_Waiting], why: str) -> None:
         for waiting in group:
             _settle(waiting.done, ClaimsError(why))
 
     async def _claim(
-        self, records: Sequence[Record], ended_ms: Sequence[int | None] = ()
-    ) -> dict[tuple[bytes, int], Claimed]:
-        """Claim these; who has those that did not become, or were not, ours. Raises `JournalError`."""
-        while not await self._claim_once(records, ended_ms):
+        self, records: Sequence[Record], ended_ms: Sequence[int | None] = (), charges: Sequence[Charged] = ()
+    ) -> tuple[dict[tuple[bytes, int], Claimed], set[tuple[bytes, int]]]:
+        """Claim these; who has those that did not become, or were not, ours, and what no programme pays.
+
+        Raises `JournalError`.
+        """
+        refused: set[tuple[bytes, int]] = set()
+        while True:
+            made = await self._claim_once(records, ended_ms, charges)
+            refused |= made.refused
+            if made.refused:
+                records = [item for item in records if _name(item) not in made.refused]
+            if made.are_all_new:
+                break
             whose = await self.whose([_name(item) for item in records])
             if all(_name(item) in whose for item in records):
-                return {
+                others = {
                     name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
                 }
+                return others, refused
             # Who was in the way has let go meanwhile: what nobody has is not ours either.
-        return {}
+        return {}, refused
 
-    async def _claim_once(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> bool:
-        """Claim what nobody has; whether that was all. Raises `JournalError`."""
+    async def _claim_once(
+        self, records: Sequence[Record], ended_ms: Sequence[int | None], charges: Sequence[Charged]
+    ) -> Made:
+        """Claim what nobody has and programmes pay. Raises `JournalError`."""
         needed = self.portions.claim(sum(item.fee for item in records))
         while True:
             before = self._position
             try:
-                are_all_new = await self._call(
-                    partial(Seats.claim, records=records, position=before, ended_ms=ended_ms, needed=needed)
-                )
+                made = await self._call(
+                    partial(
+                        Seats.claim_charged, records=records, position=before, ended_ms=ended_ms, needed=needed,
+                        charges=charges, limits=self.allowances.limits() if charges else {},
+                    )
+                )  # fmt: skip
                 self._position += 1
-                return are_all_new
             except Unavailable as error:
                 self._note(error)
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
+            else:
+                for item in charges:
+                    if (item.sender, item.nonce) in made.refused:
+                        self.allowances.refuse(item.programme, item.sender)
+                return made
             self._position = await self._sure(lambda seats: seats.position())
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
 
@@ -437,11 +478,12 @@ class Sharing:
             self._position = renewed.position
             self._remember(renewed.commits)
             self._hear(progress.sums, renewed.sums)
+            self.allowances.hear(renewed.programmes)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
             if self._forget_before:
                 before_ms, self._forget_before = self._forget_before, 0
-                await self._call(lambda seats: seats.forget(before_ms))
+                await self._call(lambda seats: seats.forget(before_ms, progress.programmes))
         except Unavailable as error:
             self._note(error)
         except BaseException as error:
@@ -473,6 +515,7 @@ class Sharing:
         now = wall_ms() + self._seats.clock.least_ahead_ms
         progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
         progress.reservations, progress.sums = self._reservations(), self.sums()
+        progress.programmes = tuple(self.allowances.limits())
         progress.wants = self.portions.settle()
         progress.keeps, progress.needed = self.portions.held, self.portions.bound
         progress.may_vacate = asyncio.get_running_loop().time() - self._failed_at > self._seats.seconds
@@ -518,6 +561,18 @@ class Sharing:
 
 def _name(item: Record) -> tuple[bytes, int]:
     return item.sender, item.nonce
+
+
+def _charged(records: Sequence[Record], group: Sequence[_Waiting]) -> list[Charged]:
+    """What programmes are charged with claims, in the order of these."""
+    charges = {item.client_hash: item for waiting in group for item in waiting.charges}
+    if not charges:
+        return []
+    return [
+        Charged(found.programme, item.sender, item.nonce, item.client_hash, found.fee)
+        for item in records
+        if (found := charges.get(item.client_hash)) is not None
+    ]
 
 
 def _settle(done: asyncio.Future[None], error: JournalError | None) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from millrace.relayer.journal.allowances import Allowances
+from millrace.relayer.journal.common_programmes import Limits
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.rules.programmes import Matcher, Programme, matchers
 
@@ -48,6 +50,8 @@ class Programmes:
         self._open: dict[bytes, Charge] = {}
         """By client hash; as many as are in flight."""
         self._rules = _Rules({}, ())
+        self.shared: Allowances | None = None
+        """Where several relayers have our keys: the claims' server counts for all, and nothing is counted here."""
 
     def paying(
         self, rules: Mapping[str, Programme], sender: bytes, receiver: bytes, function: str, fee: int, now_ms: int
@@ -65,7 +69,9 @@ class Programmes:
         return ""
 
     def take(self, charge: Charge, now_ms: int) -> None:
-        """Charge a programme that `paying` has just named."""
+        """Charge a programme that `paying` has just named; where others count too, its claim does."""
+        if self.shared is not None:
+            return
         account = self._accounts.setdefault(charge.programme, _Account())
         account.spent += charge.fee
         account.users[charge.sender] += 1
@@ -90,16 +96,19 @@ class Programmes:
         """What a programme may still pay; nothing after its end."""
         if now_ms >= programme.until_ms:
             return 0
-        account = self._accounts.get(name)
-        return max(0, programme.budget - (0 if account is None else account.spent))
+        return max(0, programme.budget - self.spent(name))
 
     def spent(self, name: str) -> int:
         """What a programme has paid, and the worst case of what may still run."""
+        if self.shared is not None:
+            return self.shared.total(name).spent
         account = self._accounts.get(name)
         return 0 if account is None else account.spent
 
     def users(self, name: str) -> int:
         """How many senders a programme has paid for."""
+        if self.shared is not None:
+            return self.shared.total(name).users
         account = self._accounts.get(name)
         return 0 if account is None else len(account.users)
 
@@ -126,6 +135,8 @@ class Programmes:
             self.take(charge, now_ms)
 
     def _has_room(self, name: str, programme: Programme, sender: bytes, fee: int) -> bool:
+        if self.shared is not None:
+            return self.shared.has_room(name, Limits(programme.budget, programme.per_user), sender, fee)
         account = self._accounts.get(name)
         if account is None:
             return fee <= programme.budget and programme.per_user > 0

@@ -416,6 +416,8 @@ class Sponsor:
 
     def _restore_programmes(self, opened: Container[bytes]) -> None:
         """A charge of what a safe start has ended stays, as nobody knows whether it ran."""
+        if self.programmes.shared is not None:
+            return
         charges, now_ms = programme_rows.charges(self._journal.read), self._wall_ms()
         self.programmes.restore(charges, programme_rows.users(self._journal.read), now_ms)
         over = [charge for charge in charges if charge.client_hash not in opened]

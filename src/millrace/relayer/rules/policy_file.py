@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -90,22 +89,13 @@ def in_force(path: Path, kept: Path) -> Policy:
 class PolicyFile:
     """The policy in a file, read again when the file changes; without a path it is the default.
 
-    `kept` is where the last good one is written before it holds, or only read from (`keeps` false). `check` raises
-    `PolicyError` for one that is sound and cannot be used here.
+    `kept` is where the last good one is written before it holds, or only read from (`keeps` false).
     """
 
-    def __init__(
-        self,
-        path: str,
-        kept: Path | None = None,
-        *,
-        keeps: bool = False,
-        check: Callable[[Policy], object] = lambda _: None,
-    ) -> None:
+    def __init__(self, path: str, kept: Path | None = None, *, keeps: bool = False) -> None:
         self._path = Path(path) if path else None
         self._kept = kept if path else None
         self._keeps = keeps
-        self._check = check
         self._seen: tuple[int, ...] | None = None
         self._known = False
         """Whether there is a last good one."""
@@ -161,9 +151,7 @@ class PolicyFile:
         try:
             if not is_whole(text):
                 raise PolicyError("its last line is missing")
-            policy = loads(text)
-            self._check(policy)
-            self.policy, self._known = policy, True
+            self.policy, self._known = loads(text), True
         except PolicyError as error:
             advice = "put the policy in force again with `millrace policy apply`"
             raise PolicyError(f"{self._kept}: {error}; {advice}") from None
@@ -175,7 +163,6 @@ class PolicyFile:
         text = _text_of(path)
         whole = is_whole(text)
         policy = loads(text)
-        self._check(policy)
         if self._known and not whole and (entries := looser(self.policy, policy)):
             raise PolicyError(
                 f"looser in {', '.join(entries[:8])} than the policy in force, and without a whole file's checksum; "

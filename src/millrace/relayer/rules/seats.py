@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from millrace.relayer.rules.policy import SUMS, Budget, Person, Policy, PolicyError
+from millrace.relayer.rules.policy import SUMS, Budget, Person, Policy
 
 T = TypeVar("T", Budget, Person)
 Sums: TypeAlias = Mapping[str, list[str]]
@@ -22,19 +22,14 @@ _QUOTAS = (
 
 
 def part_of(policy: Policy, seats: int, stale_seconds: float, held: int, portions: int) -> Policy:
-    """The policy of one of so many, who holds some of all portions. Raises `PolicyError` for what cannot be divided.
+    """The policy of one of so many, who holds some of all portions.
 
     Budgets of keys and people are divided by portions, which move; quotas by seats. What a key holds is not divided:
     each leaves alone what the others may have signed and what they may sign in the time it may be without news of
-    their fees, which is `stale_seconds`.
+    their fees, which is `stale_seconds`. What programmes pay is counted together with the claims.
     """
     if seats == 1:
         return policy
-    if policy.programmes:
-        raise PolicyError(
-            "[programmes] count what all relayers of a key paid together, which those that share claims do not know: "
-            "leave them out, or set claims_seats to 1"
-        )
     whole, mine = policy.budget, _part(policy.budget, held, portions)
     minutes = math.ceil(stale_seconds / 60) + 1
     others = whole.at_risk - mine.at_risk + minutes * (whole.per_minute - mine.per_minute)

@@ -13,7 +13,7 @@ from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer.journal.at_risk import is_written_off
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.seats import Claimed
-from millrace.relayer.journal.sharing import ClaimsError, TakenElsewhere
+from millrace.relayer.journal.sharing import ClaimsError, ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
@@ -37,6 +37,9 @@ _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still ru
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
 _ELSEWHERE = reasons.BUSY.but("another relayer of this key has these very bytes; send them again", 1_000)
+_PROGRAMME_FULL = reasons.BUSY.but(
+    "its programme pays for no more of this sender's; sent again it is judged without", 100
+)
 _ONLY_SIGNED = reasons.SIGNER_UNAVAILABLE.but(
     "another relayer of this key signed these bytes, or signs them; `broadcast` them with that signature"
 )
@@ -140,6 +143,10 @@ class Finisher:
                 return [done for item in items for done in await self._write([item], batch)]
             if isinstance(taken, TakenElsewhere):
                 self._answer_elsewhere(items[0], taken.claimed, batch)
+                return []
+            if isinstance(taken, ProgrammeFull):
+                self._lifecycle.release(items[0].entry, _PROGRAMME_FULL)
+                batch.results[items[0].position] = _PROGRAMME_FULL
                 return []
             reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
             entry = items[0].entry

@@ -1,0 +1,140 @@
+"""A URL that names several servers: whichever is as it should be is found, whatever the others do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from millrace.runtime.postgres import Connection, Postgres, Refused, Unavailable
+from millrace.runtime.settings import Secret
+from servers.postgres import Postgres as Server
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Server]:
+    """A server for all of them."""
+    server = Server()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The port of a server that takes connections and says nothing, as one that stands still does."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        yield listening.getsockname()[1]
+
+
+def url_of(server: Server, *ports: int) -> Secret:
+    """The server's URL, behind those of others on this machine."""
+    before = "".join(f"127.0.0.1:{port}," for port in ports)
+    return Secret(server.url.replace("127.0.0.1", f"{before}127.0.0.1"))
+
+
+async def test_a_server_that_says_nothing_holds_nobody_up(postgres: Server, silent: int) -> None:
+    """One behind it in the URL answers, and no other connection is left."""
+    database = Postgres(url_of(postgres, silent, silent), "several", seconds=2.0)
+    try:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'several'"
+        assert await database.ask(lambda connection: connection.fetchval(query)) == 1
+    finally:
+        await database.leave()
+
+
+async def test_a_server_that_is_not_as_it_should_be_is_not_taken(postgres: Server) -> None:
+    """What is checked of a new connection is checked of each server, and who fails it is left out."""
+    asked = []
+
+    async def check(connection: Connection) -> None:
+        asked.append(connection)
+        if len(asked) == 1:
+            raise Unavailable("it has forgotten")
+
+    login = url_of(postgres, int(postgres.port))
+    database = Postgres(login, "several", check)
+    try:
+        assert await database.ask(lambda connection: connection.fetchval("SELECT 1")) == 1
+        assert len(asked) == 2 and asked[0].is_closed()
+    finally:
+        await database.leave()
+
+
+async def test_it_may_pass_while_one_may_be_there_again(postgres: Server, silent: int) -> None:
+    """One refuses for good: only where all do nobody waits for them."""
+
+    async def refuse(_: Connection) -> None:
+        raise Refused("fsync is off")
+
+    async def work(_: Connection) -> None: ...
+
+    with pytest.raises(Unavailable):
+        await Postgres(url_of(postgres, silent), "several", refuse, seconds=0.5).ask(work)
+    with pytest.raises(Refused, match="fsync"):
+        await Postgres(url_of(postgres, int(postgres.port)), "several", refuse).ask(work)
+
+
+async def test_who_is_cut_off_leaves_no_connection(postgres: Server, silent: int) -> None:
+    """Nothing goes on when the question is given up."""
+    database, begun = Postgres(url_of(postgres, silent), "cut off"), asyncio.Event()
+
+    async def wait(_: Connection) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    asking = asyncio.ensure_future(Postgres.ask(database, wait))
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert len(asyncio.all_tasks()) == 1 and database._connection is None
+
+
+class Fake:
+    """A connection to a server of a URL."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.is_open = True
+
+    def is_closed(self) -> bool:
+        return not self.is_open
+
+    def terminate(self) -> None:
+        self.is_open = False
+
+
+async def test_the_server_that_was_lost_is_the_last_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that are as they should be the other one is taken, though it is slower; alone the same one is."""
+    database, there = Postgres(Secret("postgresql://me@a,b/db"), "several"), {"a", "b"}
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        if host not in there:
+            raise ConnectionRefusedError
+        for _ in range(3 if host == "b" else 0):
+            await asyncio.sleep(0)
+        return Fake(host)
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    async def lost(_: Fake) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    assert await database.ask(host) == "a"
+    for expected in ("b", "a", "b"):
+        with pytest.raises(Unavailable):
+            await database.ask(lost)
+        assert await database.ask(host) == expected
+    there.remove("a")
+    with pytest.raises(Unavailable):
+        await database.ask(lost)
+    assert await database.ask(host) == "b"
