@@ -360,6 +360,9 @@ class Router(SpotGraph):
                     best = done if best is None else self._better(best, done, limits)
                     sold = _sold(found.execution.legs, token) if best.execution is done.execution else sold
                 every.append(found.execution)
+        for more in self._with_more(every, token, amount):
+            every.append(more)
+            best = best and self._better(best, Route(more, None), limits)
         if best is None or self._net(best, limits) <= amount:
             best = self._earning_most(every, token, amount)
         if best is None or best.execution.amount_out <= amount:
@@ -388,9 +391,25 @@ class Router(SpotGraph):
         wide = {*parts[:1], *every[::CYCLE_STRIDE]}
         return sorted(parts, key=lambda part: part not in wide)
 
-    def _with_less(self, done: Execution, token: str, amount: int) -> Execution:
-        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`."""
+    def _with_more(self, plans: Iterable[Execution], token: str, amount: int) -> list[Execution]:
+        """Of cycles that sell all that they were looked for with, the same for up to twice as much, if there is more.
+
+        For still more there are others. What of an amount is more than a power of two would else stay unsold.
+        """
+        more = []
+        for plan in plans:
+            if plan.amount_in < amount and plan.amount_in == _sold(plan.legs, token):
+                with contextlib.suppress(PlanError):  # a pool on the way may not be able to pay for more
+                    more.append(self._with_less(plan, token, amount, min(2 * plan.amount_in, amount)))
+        return more
+
+    def _with_less(self, done: Execution, token: str, amount: int, most: int = 0) -> Execution:
+        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`.
+
+        No more than `most`, either: what they sell as they are, unless it is given.
+        """
         sold = _sold(done.legs, token)
+        most = most or min(sold, amount)
 
         def cut(part: float) -> Execution:
             legs, left, before = list(done.legs), portion(most, part), 0
@@ -407,7 +426,6 @@ class Router(SpotGraph):
             except PlanError:
                 return 0
 
-        most = min(sold, amount)
         whole = cut(1.0)
         if worth(SLIGHTLY_LESS) <= whole.amount_out:
             return whole
