@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -174,6 +175,16 @@ def test_of_an_amount_that_pays_all_is_traded_that_earns(amount: int) -> None:
     sold = sum(fill.amount_in for fill in done.fills if fill.trade.token_in == WRAPPED)
     full = router.whole._with_less(done, WRAPPED, amount, most=amount)
     assert sold == amount or full.amount_out <= done.amount_out
+
+
+@pytest.mark.parametrize("limits", [Limits(paths=100, hops=hops, toll=1e10) for hops in (1, 2, 3)])
+def test_tight_limits_are_answered_no_worse_than_without_edges_astray(limits: Limits) -> None:
+    """Where one edge of a hundred is astray, too: what limits leave of a flow through cycles can be poor."""
+    pools = make_market(150, seed=22, noise=0.01).pools
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    question = "USDC-c76f1f", WRAPPED, 905985487086, limits, "hybrid", math.inf
+    without = router._forward(*question, hurry=False).execution.amount_out  # type: ignore[arg-type]
+    assert router.forward(*question).execution.amount_out >= without  # type: ignore[arg-type]
 
 
 def test_cycles_that_earn_less_than_their_fee_are_told_where_there_are_no_others() -> None:

@@ -60,6 +60,7 @@ CYCLE_STRIDE, CYCLE_LESS, CYCLE_MORE = 3, 1, 5
 SLIGHTLY_LESS = 0.99  # of what cycles sell: where that earns more, the best part of it is looked for
 NEAR = 1.1  # times: scales read off a rate that has moved further cost a search a large part of what it finds
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
+MANY_HOPS = 10  # pools on a path: what requests may ask for at most, and get unless they ask for less
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
@@ -149,7 +150,7 @@ class Router(SpotGraph):
         graph = nets.build(tokens, edges, pause, flags, whole.tree) if flags.any() else whole
         self.mispriced = False
         """Whether cycles of the graph gain."""
-        self._often = np.count_nonzero(flags & ~dust) > OFTEN * len(trades)  # no question is better without them
+        self._often = bool(np.count_nonzero(flags & ~dust) > OFTEN * len(trades))
         self._whole: Router | None = None
         if flags.any():
             other = copy.copy(self)
@@ -309,7 +310,7 @@ class Router(SpotGraph):
         if self.whole is self:
             return self._forward(*asked)
         route: Route | None = None
-        if not self._often and super().connected(token_in, token_out):
+        if not self._needless(limits, algorithm) and super().connected(token_in, token_out):
             with contextlib.suppress(NoRoute, PlanError):
                 route = self._forward(*asked)
         if route is not None and not self._gains_astray(route, token_out):
@@ -323,6 +324,14 @@ class Router(SpotGraph):
                 raise
             return route
         return other if route is None else self._better(route, other, limits)
+
+    def _needless(self, limits: Limits, algorithm: Algorithm) -> bool:
+        """Whether no better answer is expected without the edges astray.
+
+        Under tight limits it can be: where cycles gain the best flow is long, and what the limits leave of it is poor.
+        """
+        wide = limits.hops >= MANY_HOPS and not self._kernels.narrow(limits)
+        return self._often and wide and algorithm == "hybrid"
 
     def _cycles_of(
         self,
