@@ -310,7 +310,7 @@ class Router(SpotGraph):
         if self.whole is self:
             return self._forward(*asked)
         route: Route | None = None
-        if not self._needless(limits, algorithm) and super().connected(token_in, token_out):
+        if not self._needless(limits) and super().connected(token_in, token_out):
             with contextlib.suppress(NoRoute, PlanError):
                 route = self._forward(*asked)
         if route is not None and not self._gains_astray(route, token_out):
@@ -325,13 +325,12 @@ class Router(SpotGraph):
             return route
         return other if route is None else self._better(route, other, limits)
 
-    def _needless(self, limits: Limits, algorithm: Algorithm) -> bool:
+    def _needless(self, limits: Limits) -> bool:
         """Whether no better answer is expected without the edges astray.
 
         Under tight limits it can be: where cycles gain the best flow is long, and what the limits leave of it is poor.
         """
-        wide = limits.hops >= MANY_HOPS and not self._kernels.narrow(limits)
-        return self._often and wide and algorithm == "hybrid"
+        return self._often and limits.hops >= MANY_HOPS and not self._kernels.narrow(limits)
 
     def _cycles_of(
         self,
