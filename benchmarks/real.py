@@ -8,8 +8,10 @@ is once all arbitrage has been carried out (`--arbitrage-free`: only so). Dust i
 worth of `--least-depth` whole tokens of the hub (18 decimals), the token of most pairs, on each side.
 
 The certified optimum is a bound of weak duality that another solver than the router's finds. Where cycles earn, it
-holds what all of them do, also those that no trade of this size has a use for: there the share is a lower bound. The
-default request weighs pools against the network's fee, the hub standing for EGLD.
+holds what all of them do, also those that no trade of this size has a use for: there the share is a lower bound. It is
+a bound in fractions of units, too: where units are few, no plan in whole ones may reach it. The shares
+of all answers are printed first, then those without such answers, and these apart. The default request weighs pools
+against the network's fee, the hub standing for EGLD.
 """
 
 from __future__ import annotations
@@ -25,12 +27,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 from _pairs import Pairs, PairsError, certified, read_pairs, without_arbitrage
 from _report import Report
 from millrace.aggregator.settings import AggregatorSettings
+from millrace.routing.execution import Walked
+from millrace.routing.plan import Execution
 from millrace.routing.router import Limits, Router
 from quote import MOST_POOLS, NO_CAP, SIZES, Question, at, open_router
 
 WHOLE = 10**18  # units of the hub
 DEEP = 20  # whole tokens of the hub that all pairs of a token hold in worth, for it to be drawn as often as others
 REPEAT = 3  # times each question is asked; the fastest counts
+COARSE = 1e-3  # of an answer: where a unit lost in every trade costs more, units are too few to come near a bound
 
 
 def draw(pairs: Pairs, seed: int, count: int) -> list[Question]:
@@ -65,7 +70,8 @@ def default_limits(router: Router, hub: str, token_out: str) -> Limits:
 def measure(report: Report, name: str, pairs: Pairs, questions: list[Question]) -> None:
     """Quotes over one market."""
     router = open_router(pairs.pools, pairs.hub)
-    shares = []
+    shares: list[float] = []
+    few: list[float] = []
     for row, limits_of in (
         ("no cap", lambda _: NO_CAP),
         ("default request", lambda token: default_limits(router, pairs.hub, token)),
@@ -79,14 +85,30 @@ def measure(report: Report, name: str, pairs: Pairs, questions: list[Question]) 
                 fastest = min(fastest, time.thread_time() - start)
             times.append(fastest * 1e3)
             if limits is NO_CAP:
-                shares.append(route.execution.amount_out / certified(pairs, *question))
+                share = route.execution.amount_out / certified(pairs, *question)
+                (few if rounding(route.execution) > COARSE else shares).append(share)
         times.sort()
         report.add(f"{name}: {row}, CPU, median", at(times, 0.5), "ms")
         report.add(f"{name}: {row}, CPU, p99", at(times, 0.99), "ms")
-    shares.sort()
-    report.add(f"{name}: share of the certified optimum, mean", statistics.fmean(shares))
-    report.add(f"{name}: the same, tenth percentile", at(shares, 0.1))
-    report.add(f"{name}: the same, worst", shares[0])
+    report_shares(report, f"{name}: share of the certified optimum", [*shares, *few])
+    if few and shares:
+        report_shares(report, f"{name}: the same where whole units are fine enough", shares)
+        report.add(f"{name}: answers where they are not", len(few))
+        report.add(f"{name}: their share, worst", min(few))
+
+
+def rounding(done: Execution) -> float:
+    """What a unit lost in every trade makes of an output, relative."""
+    trades, sold, bought = zip(*done.fills, strict=True)
+    return Walked(done.amount_in, done.amount_out, trades, (), (), sold, bought).rounding()
+
+
+def report_shares(report: Report, name: str, shares: list[float]) -> None:
+    """How much of the optimum answers pay."""
+    shares = sorted(shares)
+    report.add(f"{name}, mean", statistics.fmean(shares))
+    report.add(f"{name}, tenth percentile", at(shares, 0.1))
+    report.add(f"{name}, worst", shares[0])
 
 
 def main() -> int:

@@ -60,6 +60,7 @@ CYCLE_STRIDE, CYCLE_LESS, CYCLE_MORE = 3, 1, 5
 SLIGHTLY_LESS = 0.99  # of what cycles sell: where that earns more, the best part of it is looked for
 NEAR = 1.1  # times: scales read off a rate that has moved further cost a search a large part of what it finds
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
+MANY_HOPS = 10  # pools on a path: what requests may ask for at most, and get unless they ask for less
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
 SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
@@ -149,7 +150,7 @@ class Router(SpotGraph):
         graph = nets.build(tokens, edges, pause, flags, whole.tree) if flags.any() else whole
         self.mispriced = False
         """Whether cycles of the graph gain."""
-        self._often = np.count_nonzero(flags & ~dust) > OFTEN * len(trades)  # no question is better without them
+        self._often = bool(np.count_nonzero(flags & ~dust) > OFTEN * len(trades))
         self._whole: Router | None = None
         if flags.any():
             other = copy.copy(self)
@@ -309,7 +310,7 @@ class Router(SpotGraph):
         if self.whole is self:
             return self._forward(*asked)
         route: Route | None = None
-        if not self._often and super().connected(token_in, token_out):
+        if not self._needless(limits) and super().connected(token_in, token_out):
             with contextlib.suppress(NoRoute, PlanError):
                 route = self._forward(*asked)
         if route is not None and not self._gains_astray(route, token_out):
@@ -323,6 +324,13 @@ class Router(SpotGraph):
                 raise
             return route
         return other if route is None else self._better(route, other, limits)
+
+    def _needless(self, limits: Limits) -> bool:
+        """Whether no better answer is expected without the edges astray.
+
+        Under tight limits it can be: where cycles gain the best flow is long, and what the limits leave of it is poor.
+        """
+        return self._often and limits.hops >= MANY_HOPS and not self._kernels.narrow(limits)
 
     def _cycles_of(
         self,
@@ -360,6 +368,9 @@ class Router(SpotGraph):
                     best = done if best is None else self._better(best, done, limits)
                     sold = _sold(found.execution.legs, token) if best.execution is done.execution else sold
                 every.append(found.execution)
+        for more in self._with_more(every, token, amount):
+            every.append(more)
+            best = best and self._better(best, Route(more, None), limits)
         if best is None or self._net(best, limits) <= amount:
             best = self._earning_most(every, token, amount)
         if best is None or best.execution.amount_out <= amount:
@@ -388,9 +399,25 @@ class Router(SpotGraph):
         wide = {*parts[:1], *every[::CYCLE_STRIDE]}
         return sorted(parts, key=lambda part: part not in wide)
 
-    def _with_less(self, done: Execution, token: str, amount: int) -> Execution:
-        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`."""
+    def _with_more(self, plans: Iterable[Execution], token: str, amount: int) -> list[Execution]:
+        """Of cycles that sell all that they were looked for with, the same for up to twice as much, if there is more.
+
+        For still more there are others. What of an amount is more than a power of two would else stay unsold.
+        """
+        more = []
+        for plan in plans:
+            if plan.amount_in < amount and plan.amount_in == _sold(plan.legs, token):
+                with contextlib.suppress(PlanError):  # a pool on the way may not be able to pay for more
+                    more.append(self._with_less(plan, token, amount, min(2 * plan.amount_in, amount)))
+        return more
+
+    def _with_less(self, done: Execution, token: str, amount: int, most: int = 0) -> Execution:
+        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`.
+
+        No more than `most`, either: what they sell as they are, unless it is given.
+        """
         sold = _sold(done.legs, token)
+        most = most or min(sold, amount)
 
         def cut(part: float) -> Execution:
             legs, left, before = list(done.legs), portion(most, part), 0
@@ -407,7 +434,6 @@ class Router(SpotGraph):
             except PlanError:
                 return 0
 
-        most = min(sold, amount)
         whole = cut(1.0)
         if worth(SLIGHTLY_LESS) <= whole.amount_out:
             return whole
