@@ -19,6 +19,7 @@ from relayer_support import NETWORK, transfer, wallet
 
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.blocks.chains import EARLY_FINALITY_SECONDS
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.blocks.reader import read_block, read_result
 from millrace.relayer.blocks.tracker import Release, Tracker
@@ -232,6 +233,7 @@ def test_row_43_and_row_42_any_order(
         model.step(kind, name)
         assert told == model.heard, (kind, name)
     assert len(included) == len(set(included)), "a fee is settled once"
+    tracker.chains.expire(EARLY_FINALITY_SECONDS)
     assert tracker.disputed == tracker.conflicting_final == tracker.forgotten == 0
     for number, plan in enumerate(made):
         last = plan.tries[-1].end
@@ -289,6 +291,8 @@ def test_restarts(made: list[Plan], lags: list[int], replaced: set[tuple[int, in
             at = at if tracker.low_water is None else min(at, tracker.low_water - 1)
             tracker = Tracker()
     assert told == {(number, end) for number, ends in model.heard.items() for end in ends}
+    tracker.chains.expire(EARLY_FINALITY_SECONDS)
+    assert tracker.forgotten == 0, "what was not read again is not missed"
     assert tracker.low_water is not None, "the last blocks have no results yet"
 
 
