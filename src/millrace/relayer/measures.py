@@ -130,7 +130,11 @@ COUNTERS = (
     _counter("events_gaps", "gaps in the events", lambda p: p.events.gaps),
     _counter("statuses_told", "transaction statuses delivered", lambda p: p.events.statuses_told),
     _counter("events_incomplete", "events from which results are missing for good", lambda p: p.events.incomplete),
-    _counter("tracker_forgotten", "blocks or transactions forgotten at a bound", lambda p: p.tracker.forgotten),
+    _counter(
+        "tracker_forgotten",
+        "blocks or transactions forgotten at a bound; final blocks that never came",
+        lambda p: p.tracker.forgotten,
+    ),
     _counter(
         "absent_accounts_forgotten", "accounts not asked for, for want of room", lambda p: p.absent_accounts.forgotten
     ),

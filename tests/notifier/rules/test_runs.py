@@ -57,6 +57,19 @@ def test_shared(seed: int) -> None:
                 assert journal.events[:shared] == events[:shared]
 
 
+def test_the_writer_of_a_sequence() -> None:
+    """It is the run that wrote it, also for later runs; what was before all of them is the oldest one's."""
+    journal = Copy()
+    names = []
+    for _ in range(3):
+        journal.start()
+        names.append(journal.runs.present.name)
+        assert [journal.runs.writer(sequence) for sequence in range(len(journal.events) + 2)] == [
+            names[max(0, sequence - 1) // 2] for sequence in range(len(journal.events) + 2)
+        ]
+        journal.events += [object(), object()]
+
+
 def test_starts() -> None:
     """A journal that is only started again and written on shares all that any of its runs told."""
     journal, told = Copy(), list[tuple[str, int]]()

@@ -19,6 +19,7 @@ from relayer_support import NETWORK, transfer, wallet
 
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash
+from millrace.relayer.blocks.chains import EARLY_FINALITY_SECONDS
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.blocks.reader import read_block, read_result
 from millrace.relayer.blocks.tracker import Release, Tracker
@@ -232,6 +233,7 @@ def test_row_43_and_row_42_any_order(
         model.step(kind, name)
         assert told == model.heard, (kind, name)
     assert len(included) == len(set(included)), "a fee is settled once"
+    tracker.chains.expire(EARLY_FINALITY_SECONDS)
     assert tracker.disputed == tracker.conflicting_final == tracker.forgotten == 0
     for number, plan in enumerate(made):
         last = plan.tries[-1].end
@@ -289,7 +291,34 @@ def test_restarts(made: list[Plan], lags: list[int], replaced: set[tuple[int, in
             at = at if tracker.low_water is None else min(at, tracker.low_water - 1)
             tracker = Tracker()
     assert told == {(number, end) for number, ends in model.heard.items() for end in ends}
+    tracker.chains.expire(EARLY_FINALITY_SECONDS)
+    assert tracker.forgotten == 0, "what was not read again is not missed"
     assert tracker.low_water is not None, "the last blocks have no results yet"
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(plans(), LAGS, REPLACED, st.integers(0, 2**32))
+def test_lost_marks(made: list[Plan], lags: list[int], replaced: set[tuple[int, int]], seed: int) -> None:
+    """Reverts and marks of finality that are never heard change nothing once a later block of the shard is final."""
+    world = World(made, lags, replaced)
+    numbers = {chain_hash(plan.tx): number for number, plan in enumerate(made)}
+    chance = random.Random(seed)
+    events = list(enumerate(stream(world, chance), 1))
+    top = 2 * LENGTH
+    few = [
+        (sequence, (kind, name))
+        for sequence, (kind, name) in events
+        if kind not in ("final", "revert") or name[1] == top or chance.random() < 0.3
+    ]
+    ends = []
+    for heard_of in (events, few):
+        tracker, told = Tracker(), set[tuple[int, str]]()
+        for sequence, event in heard_of:
+            told |= set(heard(play(tracker, world, sequence, *event), numbers))
+        assert tracker.disputed == tracker.conflicting_final == tracker.forgotten == 0
+        last = dict(sorted(told, key=lambda item: item[1] != NOT_EXECUTABLE))
+        ends.append((last, tracker.low_water, tracker.sizes["held_blocks"]))
+    assert ends[0] == ends[1], "but for what is told on the way to an end"
 
 
 def test_low_water_goes_on(seed: int = 5) -> None:

@@ -154,6 +154,22 @@ def test_early_finality_is_kept_for_a_minute() -> None:
     assert tracker.sizes["early_finality"] == 0
 
 
+def test_a_final_block_that_never_comes_is_noticed() -> None:
+    """One between final blocks is lost after 60 s, whichever marks name it; what was before the first is not missed."""
+    tracker = Tracker()
+    for nonce in (5, 6, 8):
+        item = block(0, nonce)
+        tracker.save(item, nonce, 0.0)
+        tracker.finalise(0, item.block_hash, 0.0)
+    tracker.finalise(0, block(0, 7).block_hash, 0.0)
+    tracker.finalise(1, block(1, 9).block_hash, EARLY_FINALITY_SECONDS - 1)
+    assert tracker.forgotten == 0
+    tracker.finalise(1, block(1, 10).block_hash, EARLY_FINALITY_SECONDS)
+    assert tracker.forgotten == 1
+    tracker.finalise(1, block(1, 11).block_hash, 3 * EARLY_FINALITY_SECONDS)
+    assert tracker.forgotten == 1, "of a shard without blocks nothing is missed"
+
+
 def test_low_water_is_the_oldest_event_still_needed() -> None:
     """After a restart reading begins at the oldest block not final or transaction not ended."""
     tracker = Tracker()

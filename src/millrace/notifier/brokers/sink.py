@@ -320,7 +320,7 @@ class Sink(ABC):
         payload = Gap(first=first, last=last).SerializeToString()
         message_id = f"{GAP}:{first}:{last}"
         if self._claims is not None:  # sequences are one journal's own: another's gap of the same ones is not the same
-            message_id += f":{self._journal.runs.present.name}"
+            message_id += f":{self._journal.runs.writer(last)}"
         return Item(last, GAP, None, 0, message_id, payload, message_id)
 
     # The cursor on disk.

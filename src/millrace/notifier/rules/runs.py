@@ -53,6 +53,13 @@ class Runs:
     def present(self) -> Run:
         return self._runs[-1]
 
+    def writer(self, sequence: int) -> str:
+        """Name of the run that wrote a sequence: after restarts the same, in another journal another.
+
+        Of a sequence from before all that are kept, the oldest one's.
+        """
+        return next((run for run in reversed(self._runs) if run.after < sequence), self._runs[0]).name
+
     def shared(self, name: str, sequence: int) -> int | None:
         """How far, up to `sequence`, this journal is the one that the run `name` wrote; `None`: it is another."""
         for number, run in enumerate(self._runs):

@@ -72,7 +72,8 @@ def block_digest(block: SlicedBlock, payload: bytes) -> bytes:
     """Bytes that two nodes agree on when they tell the same block; `block` and `payload` are what `cut` gave.
 
     Parts in which honest nodes differ do not count: how far finality had come when it was sent, and which signatures
-    this node had collected. They stand near the payload's ends, so what is between is not encoded again.
+    this node had collected. They stand near the payload's ends, so what is between is not encoded again: it counts as
+    it was written, which every Go node does in the order of the fields' numbers.
     """
     head = SlicedBlock(shardID=block.shardID, blockData=block.blockData)
     told_first = head.SerializeToString()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -65,6 +65,15 @@ class _Block(msgspec.Struct):
         return said.nonce if said else 0
 
 
+class _Early(NamedTuple):
+    """A mark of finality whose block has not come."""
+
+    until: float
+    """When it is waited for no more."""
+    is_missed: bool
+    """Whether the block belongs between final ones: it was told, and is lost, if it does not come."""
+
+
 class _Shard:
     """One shard's blocks; of the latest that came to their end what they said, and which is final at a height."""
 
@@ -86,8 +95,9 @@ class Chains:
     def __init__(self) -> None:
         self._shards: dict[int, _Shard] = {}
         """Those that a block was read of: whoever tells of others makes no room here."""
-        self._early: OrderedDict[tuple[int, bytes], float] = OrderedDict()
+        self._early: OrderedDict[tuple[int, bytes], _Early] = OrderedDict()
         self.forgotten = 0
+        """Blocks given up: for want of room, without an end for too long, or between final ones and never heard of."""
         self.reverted_final = 0
         """Blocks reverted after they were final: must not happen, and takes nothing back."""
         self.disputed = 0
@@ -173,8 +183,8 @@ class Chains:
 
     def expire(self, now: float) -> None:
         """Forget marks whose block never came."""
-        while self._early and next(iter(self._early.values())) <= now:
-            self._early.popitem(last=False)
+        while self._early and next(iter(self._early.values())).until <= now:
+            self.forgotten += self._early.popitem(last=False)[1].is_missed
 
     # ---- looking in
 
@@ -229,8 +239,10 @@ class Chains:
             item.told_at = now
             item.result = result if before is None else before if _same(before, result) else agreed(before, result)
 
-    def _mark(self, number: int, block_hash: bytes, now: float) -> None:
-        self._early[(number, block_hash)] = now + EARLY_FINALITY_SECONDS
+    def _mark(self, number: int, block_hash: bytes, now: float, *, is_missed: bool = False) -> None:
+        known = self._early.get((number, block_hash))
+        is_missed = is_missed or (known is not None and known.is_missed)
+        self._early[(number, block_hash)] = _Early(now + EARLY_FINALITY_SECONDS, is_missed)
         _trim(self._early, MAX_EARLY)
 
     def _finalise(self, number: int, block_hash: bytes, counted: Counted, now: float) -> None:
@@ -248,7 +260,8 @@ class Chains:
         while todo:
             chain, parent = self._chain(shard, todo.pop())
             if parent:
-                self._mark(number, parent, now)
+                height = chain[-1][1].nonce - 1
+                self._mark(number, parent, now, is_missed=any(lower < height for lower in shard.heights))
             for name, item in reversed(chain):
                 assert item.header is not None
                 listed = item.header.results
