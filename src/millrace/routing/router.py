@@ -52,6 +52,7 @@ from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
+FEW_UNITS = 1e-3  # relative: up to here, of 2 700 questions at coarse units none found more by so many looks
 HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
 MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
 # The same: every third is tried first, then, if one earns, all that are so much less and more than what the best sells.
@@ -617,7 +618,9 @@ class Router(SpotGraph):
         if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
         if lost > counts:
-            return COARSE_LOOKS if best.amount_out < upper * (1.0 - SLIGHTLY) else HASTY_LOOKS
+            if best.amount_out >= upper * (1.0 - SLIGHTLY):
+                return HASTY_LOOKS
+            return COARSE_LOOKS if lost > FEW_UNITS else SECOND_LOOKS
         return SECOND_LOOKS if gained > shows else self._second_looks
 
     def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
