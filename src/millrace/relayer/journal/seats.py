@@ -523,10 +523,12 @@ class Seats:
             async with connection.transaction():
                 admitted, beyond = await programmes.admit(connection, charges, limits)
                 refused = frozenset((item.sender, item.nonce) for item in beyond)
-                kept = [item for item in records if (item.sender, item.nonce) not in refused]
+                left = {(item.sender, item.nonce) for item in charges}
+                left -= {(item.sender, item.nonce) for item in admitted}
+                kept = [item for item in records if (item.sender, item.nonce) not in left]
                 held, new = await connection.fetchrow(_CLAIM, *self._claim_values(kept, position, (), needed))
                 await programmes.charge(connection, self.number, admitted)
-                return Made(new == len(kept), refused) if held else None
+                return Made(new == len(kept) and left == refused, refused) if held else None
 
         return await self._db.ask(work)
 
@@ -540,7 +542,7 @@ class Seats:
 
     async def bring_programmes(self, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
         """Add what a folder's programmes paid before it shared; asked twice it is the same."""
-        await self._db.ask(lambda connection: programmes.bring(connection, self.number, folder, users, charges))
+        await self._db.ask(lambda connection: programmes.bring(connection, folder, users, charges))
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
