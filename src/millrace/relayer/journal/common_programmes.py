@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS programmes (
     programme TEXT PRIMARY KEY,
     spent NUMERIC NOT NULL,       -- fees known, and the worst case of what may still run; atomic units
     users INTEGER NOT NULL,       -- rows of `programme_users`
-    named_at TIMESTAMPTZ NOT NULL -- when a policy had it last
+    named_at TIMESTAMPTZ NOT NULL -- when a policy had it last, or it paid
 ) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS programme_users (
     programme TEXT NOT NULL,
