@@ -333,6 +333,25 @@ async def test_a_reply_that_contradicts_itself(service: FakeRelayer, relayer: Re
     assert (await handle.final(WAIT)).state == "success"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"failed": "no"}, {"failed": [None]}, {"failed": [{"reason": "no", "code": "no"}]}, {"failed": [{"index": 0}]},
+        {"results": "no"}, {"results": [None]}, {"results": [{"index": 0}]}, {"results": [{"index": 0, "hash": 7}]},
+        {"hashes": 5}, {"hashes": [5]}, {"status": 7},
+        {"status": "failed", "hashes": ["ab"], "failed": [{"index": 1, "reason": "no"}]},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_a_reply_that_is_none(service: FakeRelayer, relayer: Relayer, said: dict[str, Any]) -> None:
+    """Of what was sent nothing is known where the reply is not of the interface, or contradicts itself."""
+    service.answer = lambda asked: (
+        {"action": "relay", "status": "completed"} | said if asked["action"] == "relay" else usual(asked)
+    )
+    handle = await relayer.relay(TX)
+    assert (handle.accepted, handle.hash) == (None, HASH)
+
+
 async def test_waits_that_are_odd(service: FakeRelayer) -> None:
     """A negative wait saves up none for a longer one later: all waits together are within the patience."""
     waits = [-(10**12), 10**11]

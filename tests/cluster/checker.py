@@ -27,8 +27,9 @@ from cluster.history import (
 
 MINUTE_MS = 60_000
 LATE_MS = 3_000
-"""A claim's time is later than what it took of the budget by as much as an answer of the server took, which is given up
-after so long: one that left the budget a minute ago seems to be in it."""
+"""A claim's time is later than what it took of the budget by as much as the server took to tell its clock, which is
+given up after so long: one that left the budget a minute ago seems to be in it. The server's own time of the claim
+would be later still, by what the claim waited for its turn."""
 LIFETIME_MS = 55_000
 """A subscription to a status lives longer, as its 60 seconds begin at the service."""
 LATEST_MS = 100_000

@@ -96,6 +96,19 @@ async def test_who_is_cut_off_leaves_no_connection(postgres: Server, silent: int
     assert len(asyncio.all_tasks()) == 1 and database._connection is None
 
 
+@pytest.mark.parametrize("password", ["12/secret", "1?secret", "1#secret", "secret/x", "a[secret"])
+async def test_a_password_that_is_not_escaped_is_not_shown(password: str) -> None:
+    """What stands before the @ is for nobody's eyes, also where it ends the address in the middle."""
+    database = Postgres(Secret(f"postgresql://127.0.0.1:{password}@db/relayer"), "several", seconds=1.0)
+
+    async def work(_: Connection) -> None: ...
+
+    with pytest.raises(OSError) as told:
+        await database.ask(work)
+    assert "secret" not in f"{database.place} {told.value}" and ":1" not in database.place
+    assert Postgres(Secret("postgresql://me:pw@db:5433/relayer"), "several").place == "db:5433/relayer"
+
+
 class Fake:
     """A connection to a server of a URL."""
 

@@ -49,6 +49,8 @@ const MAX_BATCH = 100;
 const FAILED = ["fail", "invalid"]; // words of the chain API
 /** Refusals of what was sent again that may only mean that the first one arrived. */
 const AFTER_A_LOSS = ["nonce_too_low", "conflicting_transaction"];
+/** The same at a deployment that tells no codes. */
+const WORDS_AFTER_A_LOSS = ["nonce too low", "invalid nonce"];
 /** An edge says so, too, of what the relayer behind it may have taken. */
 const BUSY = "relayer_busy";
 /** Refusals that the same bytes may not meet again after the time they tell. */
@@ -322,9 +324,10 @@ export class Relayer {
   }
 
   /** Whether what is refused now may have been taken before. */
-  async #mayHaveArrived(handle: Handle, { code }: Refused): Promise<boolean> {
+  async #mayHaveArrived(handle: Handle, { code, reason }: Refused): Promise<boolean> {
+    const meansIt = AFTER_A_LOSS.includes(code) || WORDS_AFTER_A_LOSS.includes(reason);
     try {
-      return (await this.outcome(handle.clientHash)) !== undefined || (AFTER_A_LOSS.includes(code) && !this.#chain);
+      return (await this.outcome(handle.clientHash)) !== undefined || (meansIt && !this.#chain);
     } catch (error) {
       if (error instanceof ClientError) return true;
       throw error;
@@ -333,14 +336,17 @@ export class Relayer {
 
   /**
    * One reply for these bytes, or the refusal of them as a whole; sent again where an answer was lost, as the same bytes are
-   * taken once. Undefined: it stayed lost.
+   * taken once. Undefined: it stayed lost, or cannot be read.
    */
   async #send(
     action: string, open: readonly number[], transactions: readonly Transaction[], lost: Set<number>, pauses: Pauses,
   ): Promise<Submission | Refused | undefined> {
     for (;;) {
       try {
-        return await this.#ask(action, open.map((index) => transactions[index] as Transaction));
+        const reply = await this.#ask(action, open.map((index) => transactions[index] as Transaction));
+        if (isReadable(reply)) return reply;
+        for (const index of open) lost.add(index);
+        return undefined;
       } catch (error) {
         if (error instanceof Refused) return error;
         if (!(error instanceof Unreachable)) throw error;
@@ -379,6 +385,16 @@ interface Accepted {
   /** False: the reply contradicts itself, nothing is known of this one. */
   accepted: boolean;
   chainHash: string | undefined;
+}
+
+/** Whether it is a reply of this interface: whoever answers something else has told nothing. */
+function isReadable(reply: Partial<Submission> | null): boolean {
+  const [failed, results, hashes] = [reply?.failed ?? [], reply?.results ?? [], reply?.hashes ?? []];
+  return typeof reply === "object" && reply !== null && typeof (reply.status ?? "") === "string" &&
+    [failed, results, hashes].every(Array.isArray) &&
+    failed.every((item) => Number.isInteger(item?.index) && typeof item.reason === "string") &&
+    results.every((item) => Number.isInteger(item?.index) && typeof item.hash === "string") &&
+    hashes.every((hash) => typeof hash === "string");
 }
 
 /** What a reply says of each; the chain's hashes as it links them, else in the order of what was accepted. */

@@ -205,6 +205,27 @@ test("a reply that contradicts itself: of what it does not name nothing is known
   assert.equal((await relayer.relay(tx)).accepted, undefined);
 });
 
+test("a reply that is none, or contradicts itself: nothing is known of what was sent", async () => {
+  const replies = [
+    { failed: "no" }, { failed: [null] }, { failed: [{ reason: "no", code: "no" }] }, { failed: [{ index: 0 }] }, { failed: [{ index: "0", reason: "no" }] },
+    { results: "no" }, { results: [null] }, { results: [{ index: 0 }] }, { results: [{ index: 0, hash: 7 }] }, { hashes: 5 }, { hashes: [5] },
+    { status: 7 }, { status: "failed", hashes: ["ab"], failed: [{ index: 1, reason: "no" }] },
+  ];
+  for (const said of replies) {
+    sockets.submitted = () => ({ status: "completed", ...said });
+    const handle = await relayer.relay(tx);
+    assert.deepEqual([handle.accepted, handle.hash], [undefined, hash], JSON.stringify(said));
+  }
+});
+
+test("a relayer that tells no codes: nonce too low after a lost answer may mean that the first one arrived", async () => {
+  for (const reason of ["nonce too low", "invalid nonce"]) {
+    let sends = 0;
+    sockets.submitted = () => (sends++ ? { status: "failed", failed: [{ index: 0, reason }] } : void sockets.drop());
+    assert.equal((await relayer.relay(tx)).accepted, undefined);
+  }
+});
+
 test("times to wait that are odd end within the patience", async () => {
   for (const waits of [[-1e12, 1e11], ["soon", "soon", "soon", "soon", "soon"]]) {
     sockets.submitted = () => reply(refusal(0, "relayer_busy", { retryAfterMs: waits.shift() }));

@@ -251,6 +251,8 @@ def _place(url: Secret) -> str:
         port = parts.port or 5432
     except ValueError:
         return "postgresql"
+    if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # a password with a / in it, say, that is not escaped
+        return "postgresql"
     return f"{parts.hostname or 'localhost'}:{port}{parts.path}"
 
 

@@ -7,12 +7,15 @@ import os
 import random
 import secrets
 from collections import Counter
+from typing import Any
 
 import msgspec
+import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal import common_programmes
+from millrace.relayer.journal import seats as seats_module
 from millrace.relayer.journal.common_programmes import FORGET_DAYS, Charged, Limits, Total
 from millrace.relayer.journal.programmes import User
 from millrace.relayer.journal.seats import Progress, Seats
@@ -35,6 +38,10 @@ def record(user: int, nonce: int) -> Record:
         tx.sender, nonce, client_hash(tx), None, to_proto(tx),
         "relay", tx.relayer, FEE, None, "ip", 1000, "journalled", True,
     )  # fmt: skip
+
+
+def _claim_of(seats: Seats, item: Record, position: int) -> tuple[Any, ...]:
+    return seats_module._CLAIM, *seats._claim_values([item], position, (), None)
 
 
 def charge(item: Record, programme: str = "launch") -> Charged:
@@ -174,6 +181,64 @@ async def test_what_another_has_claimed_meanwhile_is_not_charged(opened: Open) -
 
     await two._db.ask(late)
     assert (await totals(two))["launch"] == (FEE, 1)
+
+
+async def test_what_another_lets_go_just_now_is_not_ours_for_nothing(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sees a nonce taken charges nothing for it, and does not get it either: asked again it is both."""
+    one, two, item = opened(), opened(), record(0, 0)
+    position, _ = await sat(one, A), await sat(two, B)
+    assert await two.claim([item], 0)
+    admit = common_programmes.admit
+
+    async def slowly(*values: Any) -> Any:
+        answer = await admit(*values)
+        await two.renew(Progress(void=[(item.sender, item.nonce, item.client_hash)]))
+        return answer
+
+    with monkeypatch.context() as patched:
+        patched.setattr(common_programmes, "admit", slowly)
+        made = await one.claim_charged([item], position, charges=[charge(item)], limits=LIMITS)
+    assert not made.are_all_new and not made.refused
+    assert not await one.whose([(item.sender, item.nonce)]) and (await totals(one))["launch"] == (0, 0)
+    assert (await one.claim_charged([item], position + 1, charges=[charge(item)], limits=LIMITS)).are_all_new
+    assert (await totals(one))["launch"] == (FEE, 1)
+
+
+async def test_what_another_seat_has_by_now_is_charged_there(opened: Open) -> None:
+    """A folder brings what may still run once more, in another seat than the one that has its claims: that one pays."""
+    one, two, item = opened(), opened(), record(0, 0)
+    await sat(one, A)
+    await sat(two, B)
+    assert await one.claim([item], 0)
+    await two.bring_programmes(A, [], [charge(item)])
+    assert (await totals(two))["launch"] == (FEE, 1)
+    end = (item.sender, item.nonce, item.client_hash, "finished", "0", 2000)
+    assert (await totals(one, ends=[end]))["launch"] == (0, 0)
+
+
+async def test_what_is_paid_just_now_is_not_forgotten(opened: Open, postgres: Postgres) -> None:
+    """A programme comes back to a policy: the first that it pays keeps what it has paid before."""
+    one, two, item = opened(), opened(), record(0, 0)
+    position, _ = await sat(one, A), await sat(two, B)
+    await one.bring_programmes(A, [User("launch", item.sender, 3, 7, 0)], [])
+    postgres.sql(f"UPDATE \"{one._schema}\".programmes SET named_at = now() - interval '{FORGET_DAYS + 1} days'")
+    forgetting: list[asyncio.Task[None]] = []
+
+    async def late(connection: Connection) -> None:
+        async with connection.transaction():
+            new, _ = await common_programmes.admit(connection, [charge(item)], LIMITS)
+            assert await connection.fetchval(*_claim_of(one, item, position))
+            forgetting.append(asyncio.create_task(two.forget(0)))
+            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            while not await connection.fetchval(waits):
+                await asyncio.sleep(0)
+            await common_programmes.charge(connection, one.number, new)
+
+    await one._db.ask(late)
+    await asyncio.gather(*forgetting)
+    assert (await totals(one))["launch"] == (FEE + 7, 1)
 
 
 async def test_a_programme_that_no_policy_names_is_forgotten(opened: Open, postgres: Postgres) -> None:

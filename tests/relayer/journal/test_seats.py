@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
-from millrace.relayer.journal.server_clock import ServerClock, wall_ms
+from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
@@ -124,6 +125,32 @@ async def test_claims_of_the_version_before_are_brought_up_to_date(opened: Open,
     postgres.sql(f"UPDATE {schema}.sharing SET version = 3")
     with pytest.raises(Refused, match="start that version"):
         await opened().open()
+
+
+async def test_a_connection_that_is_slow_makes_no_time_uncertain(opened: Open) -> None:
+    """How far clocks are apart is known but for the question itself: neither connecting nor committing counts."""
+    one, at = opened(), 1000.0
+    await sat(one, A)
+    one.clock = ServerClock(lambda: 0, lambda: at)
+    connected, ask = one._db._on_connect, one._db.ask
+    assert connected is not None
+
+    async def slowly(connection: Connection) -> None:
+        nonlocal at
+        await connected(connection)
+        at += 5
+
+    async def late(work: Callable[[Connection], Awaitable[Any]]) -> Any:
+        nonlocal at
+        answer = await ask(work)
+        at += 3
+        return answer
+
+    one._db._on_connect, one._db.ask = slowly, late  # type: ignore[method-assign]
+    for again in (partial(one.sit, A, "host:/a"), partial(one.renew, Progress())):
+        one._db._drop()
+        await again()
+        assert one.clock.most_ahead_ms - one.clock.least_ahead_ms <= ROUNDED_MS + 1
 
 
 async def test_row_10_a_nonce_has_one_owner(opened: Open) -> None:

@@ -138,7 +138,7 @@ class Submitting:
             self._refused.pop(index, None)
             if reply.status != "failed":  # else it contradicts itself: nothing is known of this one
                 handle.accepted = True
-            handle.hash = hashes.get(place, handle.hash)
+                handle.hash = hashes.get(place, handle.hash)
 
     async def _may_have_arrived(self, index: int) -> bool:
         """Whether what is refused now may have been accepted before."""

@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS programmes (
     programme TEXT PRIMARY KEY,
     spent NUMERIC NOT NULL,       -- fees known, and the worst case of what may still run; atomic units
     users INTEGER NOT NULL,       -- rows of `programme_users`
-    named_at TIMESTAMPTZ NOT NULL -- when a policy had it last
+    named_at TIMESTAMPTZ NOT NULL -- when a policy had it last, or it paid
 ) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS programme_users (
     programme TEXT NOT NULL,
@@ -62,11 +62,11 @@ ORDER BY place
 _CHARGE = """
 WITH charged AS (
     INSERT INTO programme_charges (seat, programme, sender, nonce, fee, void)
-    SELECT $1, given.programme, given.sender, given.nonce, given.fee::numeric, false
+    SELECT claims.seat, given.programme, given.sender, given.nonce, given.fee::numeric, false
     FROM unnest($2::text[], $3::bytea[], $4::bigint[], $5::bytea[], $6::text[])
         AS given (programme, sender, nonce, client_hash, fee)
     JOIN claims ON claims.sender = given.sender AND claims.nonce = given.nonce
-        AND claims.client_hash = given.client_hash AND claims.seat = $1
+        AND claims.client_hash = given.client_hash AND claims.seat = coalesce($1, claims.seat)
     RETURNING programme, sender, fee
 ), counted AS (
     INSERT INTO programme_users AS users SELECT programme, sender, count(*) FROM charged GROUP BY programme, sender
@@ -79,7 +79,7 @@ WITH charged AS (
         WHERE before.programme = counted.programme AND before.sender = counted.sender
     ) GROUP BY programme
 )
-UPDATE programmes SET spent = spent + taken.fees, users = users + coalesce(
+UPDATE programmes SET spent = spent + taken.fees, named_at = clock_timestamp(), users = users + coalesce(
     (SELECT added.users FROM added WHERE added.programme = taken.programme), 0)
 FROM (SELECT programme, sum(fee) AS fees FROM charged GROUP BY programme) AS taken
 WHERE programmes.programme = taken.programme
@@ -176,7 +176,8 @@ async def admit(
 ) -> tuple[list[Charged], list[Charged]]:
     """Lock programmes until the transaction ends; of these charges the new ones, and those that are beyond a limit.
 
-    What is claimed already is neither: it was charged with its claim.
+    What is claimed already is neither: it was charged with its claim, or is another's. It must not be claimed in this
+    transaction, as who has it may let go of it just now: then it would be ours and nobody charged.
     """
     await connection.execute(_HOLD)
     names = sorted({item.programme for item in charges})
@@ -204,8 +205,8 @@ async def admit(
     return new, beyond
 
 
-async def charge(connection: Connection, seat: int, charges: Iterable[Charged]) -> None:
-    """Count those that `admit` let in and whose claims are now the seat's, in the same transaction."""
+async def charge(connection: Connection, seat: int | None, charges: Iterable[Charged]) -> None:
+    """Count those that `admit` let in and whose claims are now the seat's, or anybody's, in the same transaction."""
     rows = [(*item[:4], str(item.fee)) for item in charges]
     if rows:
         await connection.execute(_CHARGE, seat, *map(list, zip(*rows, strict=True)))
@@ -222,10 +223,8 @@ async def settle(connection: Connection, seat: int) -> None:
         await connection.execute(_SETTLE, seat, over)
 
 
-async def bring(
-    connection: Connection, seat: int, folder: str, users: Sequence[User], charges: Sequence[Charged]
-) -> None:
-    """Add what a folder paid alone before it shared, once; `charges` are of claims that it has brought."""
+async def bring(connection: Connection, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
+    """Add what a folder paid alone before it shared, once; `charges` are of its claims, maybe of a seat that it had."""
     async with connection.transaction():
         first = "INSERT INTO programmes_brought VALUES ($1) ON CONFLICT DO NOTHING RETURNING folder"
         if await connection.fetchval(first, folder) is None:
@@ -236,4 +235,4 @@ async def bring(
         rows = [(item.programme, item.sender, item.transactions, str(item.spent)) for item in users]
         if rows:
             await connection.execute(_BROUGHT, *map(list, zip(*rows, strict=True)))
-        await charge(connection, seat, charges)
+        await charge(connection, None, charges)

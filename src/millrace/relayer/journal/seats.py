@@ -362,6 +362,7 @@ class Seats:
                 commits = int(await connection.fetchval(_COMMITS))
                 if commits < self.commits:
                     raise Unavailable(self._forgotten(commits))
+                asked = self.clock.asked()
                 row = await connection.fetchrow(
                     "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
                     " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
@@ -371,14 +372,14 @@ class Seats:
                 )  # fmt: skip
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
                     await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+                else:
+                    self.clock.answered(asked, row["now_ms"])
                 return row, commits
 
-        asked = self.clock.asked()
         row, self.commits = await self._db.ask(work)
         if row is None:
             return None
         self.number = row["seat"]
-        self.clock.answered(asked, row["now_ms"])
         return Seat(
             row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
             row["cursor_place"], row["portions"],
@@ -399,20 +400,21 @@ class Seats:
 
         ahead = self.clock.most_ahead_ms
         ends = [(*item[:5], None if item[5] is None else item[5] + ahead) for item in progress.ends]
-        asked, now_ms = self.clock.asked(), 0
 
         async def work(connection: Connection) -> Renewed:
-            nonlocal now_ms
             async with connection.transaction():
                 mine = self.number, self._word
                 # First, so that nobody can take the seat before what follows is committed; else who takes it would
                 # sign what is deleted behind its back.
+                asked = self.clock.asked()  # here, as neither connecting nor what follows makes the time uncertain
                 row = await connection.fetchrow(
                     _RENEW, *mine, self.seconds, progress.reservations, progress.open_since, progress.cursor,
                     progress.cursor_place, progress.keeps, progress.needed, progress.wants,
                 )  # fmt: skip
                 if row is None:
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
+                position, portions, others_want, commits, now_ms, are_charged = row
+                self.clock.answered(asked, now_ms)
                 if progress.void:
                     columns = _columns(progress.void, 3)
                     await connection.execute(_VOID, self.number, *columns)
@@ -425,7 +427,6 @@ class Seats:
                     await connection.execute(_END, self.number, *_columns(ends, 6))
                 if progress.failed:
                     await connection.execute(_FAILED, self.number, *_columns(progress.failed, 2))
-                position, portions, others_want, commits, now_ms, are_charged = row
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
@@ -440,7 +441,6 @@ class Seats:
         if renewed.commits < self.commits:
             raise SeatError(self._forgotten(renewed.commits))
         self.commits = renewed.commits
-        self.clock.answered(asked, now_ms)
         return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
@@ -523,10 +523,12 @@ class Seats:
             async with connection.transaction():
                 admitted, beyond = await programmes.admit(connection, charges, limits)
                 refused = frozenset((item.sender, item.nonce) for item in beyond)
-                kept = [item for item in records if (item.sender, item.nonce) not in refused]
+                left = {(item.sender, item.nonce) for item in charges}
+                left -= {(item.sender, item.nonce) for item in admitted}
+                kept = [item for item in records if (item.sender, item.nonce) not in left]
                 held, new = await connection.fetchrow(_CLAIM, *self._claim_values(kept, position, (), needed))
                 await programmes.charge(connection, self.number, admitted)
-                return Made(new == len(kept), refused) if held else None
+                return Made(new == len(kept) and left == refused, refused) if held else None
 
         return await self._db.ask(work)
 
@@ -540,7 +542,7 @@ class Seats:
 
     async def bring_programmes(self, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
         """Add what a folder's programmes paid before it shared; asked twice it is the same."""
-        await self._db.ask(lambda connection: programmes.bring(connection, self.number, folder, users, charges))
+        await self._db.ask(lambda connection: programmes.bring(connection, folder, users, charges))
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""

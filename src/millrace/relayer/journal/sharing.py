@@ -416,6 +416,7 @@ class Sharing:
             refused |= made.refused
             if made.refused:
                 records = [item for item in records if _name(item) not in made.refused]
+                charges = [item for item in charges if (item.sender, item.nonce) not in made.refused]
             if made.are_all_new:
                 break
             whose = await self.whose([_name(item) for item in records])
