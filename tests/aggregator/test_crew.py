@@ -27,7 +27,7 @@ CONNECTIONS = 24
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
-    made, stop, task, server = await start(workers=2, requests_per_second=10_000)
+    made, stop, task, server = await start(workers=2, requests_per_second=10_000, trusted_proxies=("127.0.0.0/8",))
     await until(made, lambda health: health["workers"] == 2 and health["status"] == "ok")
     yield made
     await end(made, stop, task, server)
@@ -167,21 +167,25 @@ async def test_a_worker_that_dies_is_replaced_and_its_counts_stay(service: Servi
 
 
 async def asking(service: Service, over: Callable[[], bool]) -> int:
-    """Requests on kept connections, one after the other, until `over`; every one has to be answered."""
+    """Requests of some clients on kept connections, one after the other, until `over`; every one has to be answered.
 
-    async def ask() -> int:
+    One client alone would be refused once those that came before an answer could be given at once are his whole share.
+    """
+
+    async def ask(client: int) -> int:
         count = 0
         connector = aiohttp.TCPConnector(limit=1)
         async with aiohttp.ClientSession(connector=connector) as session:
             while not over():
                 query = {**QUOTE, "amountIn": str(10**18 + count)}
-                async with session.get(service.base + "/api/v1/quote", params=query) as answer:
-                    assert answer.status == 200
+                headers = {"X-Forwarded-For": f"10.0.{client}.{count % 250}"}
+                async with session.get(service.base + "/api/v1/quote", params=query, headers=headers) as answer:
+                    assert answer.status == 200, await answer.text()
                     await answer.read()
                 count += 1
         return count
 
-    return sum(await asyncio.gather(*(ask() for _ in range(8))))
+    return sum(await asyncio.gather(*map(ask, range(8))))
 
 
 async def test_replacing_all_workers_loses_no_request(service: Service) -> None:

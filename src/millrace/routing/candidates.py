@@ -102,8 +102,8 @@ def about_largest(w: Work, count: int, wanted: int) -> int:
 @kernel
 def largest_from(w: Work, start: int, count: int, wanted: int) -> int:
     """The same among `count` candidates from number `start` on."""
-    if count <= wanted:
-        return count
+    if count <= wanted or wanted <= 0:
+        return min(count, max(wanted, 0))
     for i in range(count):
         w.c_level[i] = w.c_score[start + i]
     threshold = nth_largest(w.c_level, count, wanted)

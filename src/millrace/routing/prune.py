@@ -296,8 +296,8 @@ def _any_used(w: Work) -> bool:
 
 @kernel
 def _keep_best(w: Work, target: int) -> None:
-    """Unmark all used edges but the `target` ones with the largest losses; keeping the input always stays."""
-    edges = w.n[EDGES]
+    """Unmark all used edges but the `target` ones, one at least, with the largest losses; keeping the input stays."""
+    edges, target = w.n[EDGES], max(target, 1)
     for e in range(edges):
         if w.e_edge[e] == HOLD:
             w.e_loss[e] = 1e300
