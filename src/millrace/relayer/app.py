@@ -151,6 +151,8 @@ class Service:
         """Of an edge: those it forwards to."""
         self.edges: Edges | None = None
         """Who forwards to us."""
+        self._has_place = False
+        """Whether the journal says where reading the events goes on."""
         self.keys_changed = asyncio.Event()
         """Set to have the key files read again."""
 
@@ -264,7 +266,12 @@ class Service:
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
-        self.hub = HubClient(urls, self.events, self._place())
+        place = self._place()
+        self._has_place = place is not None or not settings.hub_url
+        if not self._has_place and self.lifecycle.inflight:
+            self.events.on_gap(1, 1)  # how many is not known
+        self.hub = HubClient(urls, self.events, place)
+        self.hub.on_connection = self._write_cursor
         self._started.callback(self._write_cursor)
         self.events.head = lambda: self.hub.head
         self.readiness = Readiness(
@@ -467,7 +474,11 @@ class Service:
         if self.signer is None:
             return None
         claims = None if self.sharing is None else self.sharing.why_not()
-        return self.keys.why_not() or self.safe_start.why_not() or claims
+        return self.keys.why_not() or self.safe_start.why_not() or claims or self._why_not_told()
+
+    def _why_not_told(self) -> str | None:
+        """Before it is known where reading the events began, whoever has the journal next could not go on there."""
+        return None if self._has_place else "the notifier told no event yet: what became of it could not be told"
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
@@ -556,6 +567,7 @@ class Service:
         last = self.hub.last if low is None else low - 1
         place = None if last is None else self.hub.place(last)
         if place is not None:
+            self._has_place = True
             self.journal.keep_cursor(place.after, place.text())
 
     def _place(self) -> Place | None:

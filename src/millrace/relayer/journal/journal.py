@@ -253,6 +253,10 @@ class Journal:
 
         self.change(write)
 
+    def forget_cursor(self) -> None:
+        """Where to go on reading is not known: all that is open may have ended unheard."""
+        self.change(lambda connection: connection.execute("DELETE FROM meta WHERE name IN ('cursor', 'place')"))
+
     def keep_pause(self, shards: frozenset[int]) -> None:
         """Remember which shards an operator paused."""
         text = " ".join(map(str, sorted(shards)))

@@ -46,6 +46,8 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
         sharing.lose(sender, nonce)
     if seat.cursor is not None and not knows_all:
         journal.keep_cursor(seat.cursor, seat.cursor_place)
+    elif work.taken and not knows_all:
+        journal.forget_cursor()  # ours may be behind how these ended
     await journal.flush()
     if work.taken:
         log.info("claims of the seat taken over", extra={"count": work.taken, "seat": seat.number})

@@ -100,6 +100,8 @@ class Sharing:
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
+        self._has_cursor = False
+        """Whether the seat says where reading the events goes on."""
         self._queue: list[_Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
@@ -164,7 +166,7 @@ class Sharing:
             except Unavailable as error:
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
-                self._position = self.seat.position
+                self._position, self._has_cursor = self.seat.position, self.seat.cursor is not None
                 self.portions.begin(self.seat.portions)
                 log.info("seat taken", extra={"seat": self.seat.number})
                 return self.seat
@@ -346,6 +348,8 @@ class Sharing:
                     async with asyncio.timeout_at(told + TELL_SECONDS):
                         await self._more.wait()
                 self._more.clear()
+                if not self._has_cursor and self._progress.cursor is not None:
+                    await self._tell()  # else who has the seat after us would not hear how our first claims ended
                 while group := self._next_group():
                     await self._serve(group)
                 if self._flushed or loop.time() >= told + TELL_SECONDS:
@@ -474,6 +478,7 @@ class Sharing:
             progress = self._telling = await self._take_progress()
             renewed = await self._sure(lambda seats: seats.renew(progress))
             self._telling = None
+            self._has_cursor |= progress.cursor is not None
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
