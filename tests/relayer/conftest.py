@@ -60,13 +60,14 @@ class World:
         self._stop = asyncio.Event()
         self._running = asyncio.create_task(service.run(self._stop))
         if service.settings.hub_url and self.hub.server is not None:
-            await asyncio.wait_for(self.hub.subscribed.wait(), 10)
+            async with asyncio.timeout(10):
+                while not service.hub.connected:
+                    await asyncio.sleep(0.005)
         return service
 
     async def stop(self) -> None:
         """Stop the relayer, not its surroundings."""
         service, self.service = self.service, None
-        self.hub.subscribed.clear()
         if self._running is not None:
             self._stop.set()
             await self._running

@@ -17,6 +17,7 @@ from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.identity import JOURNAL
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy_file import seal
@@ -87,7 +88,15 @@ class Several:
             await service.stop()
             raise
         self.all.append(Relayer(service))
+        if self.world.hub.server is not None:
+            await self.heard(self.all[-1], 0)
         return self.all[-1]
+
+    async def heard(self, relayer: Relayer, sequence: int) -> None:
+        """Wait until it reads the hub's events, and has read up to this one."""
+        async with asyncio.timeout(10):
+            while not relayer.service.hub.connected or (relayer.service.hub.last or 0) < sequence:
+                await asyncio.sleep(0.005)
 
 
 @pytest.fixture
@@ -154,6 +163,28 @@ async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Sev
     assert not again.service.lifecycle.inflight.entries()
     spent = again.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, asyncio.get_running_loop().time())
     assert spent.spent_day == 3 * 50_000 * 10**9, "what blocks said of fees is known to the next one"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_who_takes_the_seat_of_one_that_was_killed_at_once_knows_what_it_did_not_hear(
+    several: Several, monkeypatch: pytest.MonkeyPatch, tells: bool
+) -> None:
+    """Where reading began is on the server before the first claim; of an earlier version, that did not, it is lost."""
+    if not tells:
+        monkeypatch.setattr(Sharing, "keep_cursor", lambda *_: None)
+    hub, maker = several.world.hub, BlockMaker(1)
+    one = await several.start("one", claims_seats=1)
+    txs = [transfer(ALICE, nonce) for nonce in range(3)]
+    assert await submit(one, *txs) == ["ok"] * 3
+    await several.world.api.wait_submitted(3)
+    entries = one.service.lifecycle.inflight.entries()
+    await one.die()
+    hub.save(maker.block([entry.tx for entry in entries], accounts={ALICE.public: (3, 10**18)}))
+    monkeypatch.undo()
+    two = await several.start("two", claims_seats=1)
+    await several.heard(two, 2)
+    assert len(two.service.lifecycle.inflight.entries()) == (0 if tells else 3)
+    assert two.service.events.gaps == (not tells), "what was open is followed as what lost events may have ended"
 
 
 async def test_together_they_keep_to_one_budget(several: Several) -> None:
