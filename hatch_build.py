@@ -12,7 +12,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "MILLRACE_KERNELS"
-"""Environment variable; `plain` leaves the kernels uncompiled, for a package of Python alone."""
+"""Environment variable; `plain` leaves the kernels uncompiled, for a package of Python alone; `checked` ones end the
+process at an index outside of its array."""
 
 
 class KernelHook(BuildHookInterface[Any]):
@@ -29,7 +30,7 @@ class KernelHook(BuildHookInterface[Any]):
         sys.path.insert(0, self.root)
         from compiler.build import build
 
-        path = build(Path(self.root))
+        path = build(Path(self.root), checked=os.environ.get(VARIABLE) == "checked")
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
         build_data["artifacts"].append(str(path.relative_to(self.root)))

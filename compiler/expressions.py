@@ -20,10 +20,16 @@ Typed = tuple[str, Type]
 
 
 class Expressions:
-    """Translates the expressions of one function. `tuples` gets the types of tuples that it uses."""
+    """Translates the expressions of one function. `tuples` gets the types of tuples that it uses.
 
-    def __init__(self, sources: Sources, module: Module, function: Function, tuples: set[Type]) -> None:
+    `checked`: an index outside of its array ends the process and says where; else nobody looks, as in C.
+    """
+
+    def __init__(
+        self, sources: Sources, module: Module, function: Function, tuples: set[Type], *, checked: bool = False
+    ) -> None:
         self._sources, self._module, self._function, self._tuples = sources, module, function, tuples
+        self._checked = checked
         self._locals: dict[str, Type] = {}
         self._temporary: dict[str, Type] = {}
         self._lines: list[str] = []
@@ -128,12 +134,18 @@ class Expressions:
         places = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         indices = [self._as(place, INT) for place in places]
         if kind.dimensions == 2 and len(indices) == 1:
-            return self._row(text, kind, indices[0])
+            return self._row(text, kind, self._within(indices[0], f"{text}.n0", node))
         element = self._element(kind, len(indices))
-        at = indices[0]
-        for number, index in enumerate(indices[1:], 1):
+        at, *further = [self._within(index, f"{text}.n{number}", node) for number, index in enumerate(indices)]
+        for number, index in enumerate(further, 1):
             at = f"({at}) * {text}.n{number} + ({index})"
         return f"{text}.at[{at}]", element
+
+    def _within(self, index: str, size: str, node: ast.AST, function: str = "index_of_array") -> str:
+        """An index, or the end of a range, of an array of this size."""
+        if not self._checked:
+            return index
+        return f'{function}({index}, {size}, b"{self._module.name}, line {getattr(node, "lineno", 0)}")'
 
     def _element(self, kind: Type, indices: int) -> Type:
         if kind.kind != "array" or kind.dimensions != indices:

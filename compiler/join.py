@@ -88,19 +88,43 @@ cdef inline int take_{kind}{dimensions}(object array, {kind}{dimensions}* into) 
 """
 
 
-def join(folder: Path, package: str) -> str:
-    """The module for all kernels of `package`, a folder with Python files below `folder`."""
+# What looks at every index of kernels that are compiled to be checked.
+CHECKS = '''
+cdef extern from *:
+    """
+    #include <stdio.h>
+    #include <stdlib.h>
+    static inline Py_ssize_t index_of_array(Py_ssize_t at, Py_ssize_t size, const char *where) {
+        if (at < 0 || at >= size) {
+            fprintf(stderr, "%s: index %zd of an array of %zd\\\\n", where, at, size);
+            abort();
+        }
+        return at;
+    }
+    static inline Py_ssize_t end_in_array(Py_ssize_t at, Py_ssize_t size, const char *where) {
+        return at == size ? at : index_of_array(at, size, where);
+    }
+    """
+    Py_ssize_t index_of_array(Py_ssize_t at, Py_ssize_t size, const char *where) noexcept nogil
+    Py_ssize_t end_in_array(Py_ssize_t at, Py_ssize_t size, const char *where) noexcept nogil
+'''
+
+
+def join(folder: Path, package: str, *, checked: bool = False) -> str:
+    """The module for all kernels of `package`, a folder with Python files below `folder`; `checked` at every index."""
     sources = Sources(folder)
     names = kernel_modules(folder, package)
     tuples: set[Type] = set()
     functions = [(module, function) for module in map(sources.module, names) for function in module.functions.values()]
-    bodies = [Translator(sources, module, function, tuples).translate() for module, function in functions]
+    bodies = [
+        Translator(sources, module, function, tuples, checked=checked).translate() for module, function in functions
+    ]
     entries = [_entry(function) for _, function in functions if function.entered]
     for _, function in functions:
         _note(function.returns, tuples)
         for kind in function.parameters.values():
             _note(kind, tuples)
-    text = [HEAD, *map(_arrays, ELEMENTS)]
+    text = [HEAD, *([CHECKS] if checked else []), *map(_arrays, ELEMENTS)]
     text += [_tuple(kind) for kind in sorted(tuples, key=lambda kind: (kind.label.count("of_"), kind.label))]
     text += _structs(sources)
     files = sorted(str(path.relative_to(folder)) for path in sources.files)

@@ -195,11 +195,14 @@ class Translator(Expressions):
         part = target.slice
         if isinstance(part, ast.Tuple):
             row, part = part.elts
-            array, kind = self._row(array, kind, self._as(row, INT))
+            array, kind = self._row(array, kind, self._within(self._as(row, INT), f"{array}.n0", target))
         assert isinstance(part, ast.Slice)
-        start = self._as(part.lower, INT) if part.lower else "0"
-        stop = self._as(part.upper, INT) if part.upper else f"{array}.n0"
+        start = self._end(part.lower, array, target) if part.lower else "0"
+        stop = self._end(part.upper, array, target) if part.upper else f"{array}.n0"
         self._say(f"fill_{kind.label}({array}, {start}, {stop}, {text})")
+
+    def _end(self, node: ast.expr, array: str, target: ast.AST) -> str:
+        return self._within(self._as(node, INT), f"{array}.n0", target, "end_in_array")
 
     def _chooses(self, node: ast.expr) -> bool:
         """Whether a value is one of two that are no scalars."""

@@ -26,11 +26,11 @@ def kernel(function): return function
 """
 
 
-def translated(folder: Path, body: str) -> str:
+def translated(folder: Path, body: str, *, checked: bool = False) -> str:
     """The module for kernels with this text."""
     (folder / "shop").mkdir(exist_ok=True)
     (folder / "shop" / "box.py").write_text(HEAD + body)
-    return join(folder, "shop")
+    return join(folder, "shop", checked=checked)
 
 
 def test_types_of_locals_follow_from_what_they_get(tmp_path: Path) -> None:
@@ -50,6 +50,30 @@ def total(box: Box, row: int) -> float:
     assert "cdef double result" in text
     assert "cdef Py_ssize_t at" in text
     assert "at = box.rows.at[(row) * box.rows.n1 + (k)]" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("return box.values[row]", 'return box.values.at[{at}row, box.values.n0, b"shop.box, line 18")]'),
+        (
+            "return box.rows[row, 1]",
+            "box.rows.at[({at}row, box.rows.n0, {b})) * box.rows.n1 + ({at}1, box.rows.n1, {b}))]",
+        ),
+        ("box.values[row] = 0.0", "box.values.at[{at}row, box.values.n0, {b})] = 0.0"),
+        ("box.values[row] += 1.0", "box.values.at[{at}row, box.values.n0, {b})] += 1.0"),
+        ("box.rows[row, :] = 0", "row_int(box.rows, {at}row, box.rows.n0, {b})), 0, _.n0, 0)"),
+        ("box.values[row:2] = 0.0", "{end}row, box.values.n0, {b}), {end}2, box.values.n0, {b}), 0.0)"),
+    ],
+)
+def test_checked_kernels_look_at_every_index(tmp_path: Path, body: str, line: str) -> None:
+    """Of each dimension, where it is read and where it is written, with the place; others look at none."""
+    kernel = f"@kernel\ndef look(box: Box, row: int) -> float:\n    {body}\n    return 0.0\n"
+    place = 'b"shop.box, line 18"'
+    row = f"row_int(box.rows, index_of_array(row, box.rows.n0, {place})).n0"
+    wanted = line.format(at="index_of_array(", end="end_in_array(", b=place).replace("_.n0", row)
+    assert wanted in translated(tmp_path, kernel, checked=True)
+    assert "index_of_array" not in translated(tmp_path, kernel) and "end_in_array" not in translated(tmp_path, kernel)
 
 
 def test_constants_are_written_as_numbers(tmp_path: Path) -> None:
