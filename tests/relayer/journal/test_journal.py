@@ -190,7 +190,7 @@ async def test_an_end_finds_the_row_that_is_being_claimed(journal: Journal) -> N
 
 
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:
-    """Rows and cursor survive; a file of another version is refused with what to do."""
+    """Rows and cursor survive, a cursor that was forgotten does not; a file of another version is refused with what to do."""
     path = tmp_path / "journal.sqlite"
     first = Journal(path)
     first.open()
@@ -200,7 +200,12 @@ async def test_reopened_file_has_everything(tmp_path: Path) -> None:
     second = Journal(path)
     second.open()
     assert (second.cursor(), second.cursor_place()) == (77, "place") and len(second.open_records()) == 1
+    second.forget_cursor()
     await second.close()
+    third = Journal(path)
+    third.open()
+    assert (third.cursor(), third.cursor_place()) == (None, "") and len(third.open_records()) == 1
+    await third.close()
     connection = sqlite3.connect(path)
     connection.execute("UPDATE meta SET value = '99' WHERE name = 'schema'")
     connection.commit()

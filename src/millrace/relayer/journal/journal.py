@@ -255,6 +255,7 @@ class Journal:
 
     def forget_cursor(self) -> None:
         """Where to go on reading is not known: all that is open may have ended unheard."""
+        self._cursor = None
         self.change(lambda connection: connection.execute("DELETE FROM meta WHERE name IN ('cursor', 'place')"))
 
     def keep_pause(self, shards: frozenset[int]) -> None:
