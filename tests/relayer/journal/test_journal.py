@@ -190,7 +190,7 @@ async def test_an_end_finds_the_row_that_is_being_claimed(journal: Journal) -> N
 
 
 async def test_reopened_file_has_everything(tmp_path: Path) -> None:
-    """Rows and cursor survive, a cursor that was forgotten does not; a file of another version is refused with what to do."""
+    """Rows and cursor survive unless that was forgotten; a file of another version is refused with what to do."""
     path = tmp_path / "journal.sqlite"
     first = Journal(path)
     first.open()
