@@ -276,7 +276,7 @@ FAULTS = [
     ("$.block.nonce", lambda d: d["block"].update(nonce="5")),
     ("$.wrappedNativeToken", lambda d: d.update(wrappedNativeToken="WEGLD-000000")),
     ("$.tokens[0].identifier", lambda d: d["tokens"][0].update(identifier="wegld")),
-    ("$.tokens[2].identifier", lambda d: d["tokens"][2].update(identifier="USDC-c76f1f")),
+    ("$.tokens[2].identifier", lambda d: d["tokens"][2].update(identifier="USDC-c76f1f", decimals=7)),
     ("$.tokens[1].decimals", lambda d: d["tokens"][1].update(decimals=19)),
     ("$.tokens[1].decimals", lambda d: d["tokens"][1].update(decimals=-1)),
     ("$.exchanges.OneDex", lambda d: d["exchanges"].pop("OneDex")),
@@ -605,6 +605,22 @@ def test_pools_that_claim_one_name_are_all_doubtful(field: str) -> None:
     assert len(found.pools) == len(content["pools"]) - 2
     assert len(found.quarantined) == 2
     assert all(f".{field}: another pool has it too" in item.reason for item in found.quarantined)
+
+
+@pytest.mark.parametrize("quarantine", [True, False])
+def test_what_comes_twice_and_is_the_same_is_one(quarantine: bool) -> None:
+    """An upstream that lists in pages says so at their ends; where anything differs nobody knows which one is true."""
+    content = sample()
+    whole = decode(msgspec.json.encode(content))
+    content["tokens"] += content["tokens"][:2]
+    content["pools"] += content["pools"][:2]
+    found = decode(msgspec.json.encode(content), quarantine=quarantine)
+    assert (found.tokens, found.pools, found.quarantined) == (whole.tokens, whole.pools, ())
+    content["pools"][-1] = content["pools"][-1] | {"reserves": ["1000", "2000"]}
+    content["tokens"][-1] = content["tokens"][-1] | {"decimals": 17}
+    doubtful = decode(msgspec.json.encode(content), quarantine=True)
+    assert content["tokens"][-1]["identifier"] not in {token.identifier for token in doubtful.tokens}
+    assert content["pools"][-1]["id"] not in {pool.id for pool in doubtful.pools}
 
 
 def test_a_faulty_token_costs_the_pools_that_trade_it() -> None:

@@ -108,9 +108,10 @@ def decode(
     """Parse and check a document. Raises `DocumentError`, whose text names the path and the fault.
 
     With `quarantine` a fault of a single pool or token costs that one, and every pool with such a token; of pools or
-    tokens that claim the same name all are doubtful. `pause` is called at every step: a thread that reads in the
-    background can rest there. With a `reader` that has read the document before this one, what has not changed is not
-    read again.
+    tokens that claim the same name all are doubtful, unless they are the same in all: then it is one.
+
+    `pause` is called at every step: a thread that reads in the background can rest there. With a `reader` that has read
+    the document before this one, what has not changed is not read again.
     """
     if len(data) > max_bytes:
         raise DocumentError(f"$: the document has {len(data)} bytes, at most {max_bytes} are taken")
@@ -182,9 +183,10 @@ def _tokens(raws: Iterable[msgspec.Raw], faults: entries.Faults) -> list[TokenIn
         except DocumentError as error:
             faults(f"#{position}", str(error))
             continue
-        if token.identifier in found:
+        earlier = found.get(token.identifier)
+        if earlier is not None and earlier != token:
             twice.add(token.identifier)
-            faults(token.identifier, f"{path}.identifier: {token.identifier} comes twice")
+            faults(token.identifier, f"{path}.identifier: {token.identifier} comes twice, and not as before")
         found[token.identifier] = token
     return [token for token in found.values() if token.identifier not in twice]
 
@@ -199,7 +201,15 @@ def _token(raw: msgspec.Raw, path: str) -> TokenInfo:
 
 
 def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: entries.Faults) -> dict[int, Pool]:
-    """The pools of which each is the only one with its id, LP token, address or OneDex number."""
+    """The pools of which each is the only one with its id, LP token, address or OneDex number.
+
+    What an upstream lists in pages can come at the end of one and again, the same, at the beginning of the next.
+    """
+    first_of: dict[str, int] = {}
+    for position, pool in list(in_steps(built.items(), pause)):
+        first = first_of.setdefault(pool.id, position)
+        if first != position and built[first] == pool:
+            del built[position]
     keys: dict[str, Callable[[Pool], Hashable]] = {
         "id": lambda pool: pool.id,
         "lpToken": lambda pool: pool.lp_token or None,
