@@ -61,6 +61,7 @@ class World:
         self._running = asyncio.create_task(service.run(self._stop))
         if service.settings.hub_url and self.hub.server is not None:
             await asyncio.wait_for(self.hub.subscribed.wait(), 10)
+            await support.knows_its_place(service)
         return service
 
     async def stop(self) -> None:

@@ -11,7 +11,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
+from relayer_support import (
+    RELAYERS,
+    BlockMaker,
+    knows_its_place,
+    raw,
+    settings,
+    submit,
+    transfer,
+    wallet,
+    with_identity,
+)
 
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
@@ -87,6 +97,8 @@ class Several:
             await service.stop()
             raise
         self.all.append(Relayer(service))
+        if service.settings.hub_url and self.world.hub.server is not None:
+            await knows_its_place(service)
         return self.all[-1]
 
 
