@@ -141,6 +141,8 @@ class Service:
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
         self.sharing: Sharing | None = None
         """The claims of all relayers with the same keys, where there are several."""
+        self._is_unheard = False
+        """Whether what was accepted here may have ended while reading went on elsewhere."""
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -264,7 +266,7 @@ class Service:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
         place = self.bookmark.begin(self.events)
-        if place is None and settings.hub_url and self.lifecycle.inflight:
+        if self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight):
             self.events.on_gap(1, 1)  # how many is not known
         self.hub = HubClient(urls, self.events, place)
         self.bookmark.follow(self.hub)
@@ -426,7 +428,7 @@ class Service:
             meanwhile.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await meanwhile  # what it could not read or do ends the start: it is owed to clients
-        await reconcile(self.journal, self.sharing, self.identity.id)
+        self._is_unheard = await reconcile(self.journal, self.sharing, self.identity.id)
         self.sharing.start()
         self.journal.sharing = self.sharing
         return await self.sharing.id()
