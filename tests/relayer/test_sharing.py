@@ -574,6 +574,21 @@ async def test_who_stands_by_sends_what_it_only_had_to_broadcast(several: Severa
         await asyncio.gather(again, return_exceptions=True)
 
 
+async def test_who_begins_to_share_tells_where_it_reads_with_its_first_claim(several: Several) -> None:
+    """Also before its notifier has answered: who has the seat next hears how that claim ended."""
+    one = await several.start("one", claims_url=Secret(""))
+    port = several.world.hub.server.port
+    await one.end()
+    await several.world.hub.stop()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.die()
+    await several.world.hub.start(port)
+    two = await several.start("two", claims_seats=1)
+    assert two.service.sharing is not None and two.service.sharing.seat is not None
+    assert two.service.sharing.seat.cursor == 0 and two.service.events.gaps == 0
+
+
 @pytest.mark.parametrize("knows_where", [True, False])
 async def test_what_was_only_broadcast_and_ended_meanwhile_is_heard(several: Several, knows_where: bool) -> None:
     """Who had the seat meanwhile read on without following it; where it is not known since when, events are lost."""

@@ -51,6 +51,8 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
     for sender, nonce in journal.failed_since(now - QUOTA_MS):  # its events are behind us: nobody else hears of it
         sharing.lose(sender, nonce)
     is_unheard = not knows_all and _go_on(journal, seat, work.taken, now)
+    if seat.cursor is None and (knows_all or not work.taken):
+        _tell_place(journal, sharing)
     await journal.flush()
     if work.taken:
         log.info("claims of the seat taken over", extra={"count": work.taken, "seat": seat.number})
@@ -65,19 +67,33 @@ def _go_on(journal: Journal, seat: Seat, taken: int, now_ms: int) -> bool:
             journal.forget_cursor()  # ours may be behind how these ended
         return False
     is_alone = journal.follows_alone(now_ms - FOLLOWED_MS)
-    if is_alone and _is_earlier((journal.cursor(), journal.cursor_place()), (seat.cursor, seat.cursor_place)):
+    if is_alone and _is_earlier(journal, seat.cursor, seat.cursor_place):
         return False  # all that is ended since then is heard again, or for the first time
     journal.keep_cursor(seat.cursor, seat.cursor_place)
     return is_alone
 
 
-def _is_earlier(own: tuple[int | None, str], of_seat: tuple[int, str]) -> bool:
-    """Whether a place is surely not behind another: sequences say so where they are of one journal."""
+def _tell_place(journal: Journal, sharing: Sharing) -> None:
+    """Have the seat say where we go on, with the first claim: the notifier may answer only after that."""
     try:
-        journals = {Place.of_text(text).journal if text else "" for _, text in (own, of_seat)}
+        cursor = journal.cursor()
+    except ValueError:  # another version's
+        return
+    if cursor is not None:
+        sharing.keep_cursor(cursor, journal.cursor_place())
+
+
+def _is_earlier(journal: Journal, cursor: int, text: str) -> bool:
+    """Whether our place is surely not behind another: sequences say so where they are of one notifier's journal."""
+    try:
+        own, names = journal.cursor(), [_journal_of(journal.cursor_place()), _journal_of(text)]
     except ValueError:  # another version's
         return False
-    return own[0] is not None and own[0] <= of_seat[0] and len(journals) == 1
+    return own is not None and own <= cursor and names[0] == names[1]
+
+
+def _journal_of(text: str) -> str:
+    return Place.of_text(text).journal if text else ""
 
 
 async def _bring(journal: Journal, sharing: Sharing) -> None:
