@@ -345,6 +345,13 @@ async def start(world: Any, policy: str = "", **changes: Any) -> None:
     await world.start(**changes)
 
 
+async def knows_its_place(service: Any) -> None:
+    """Wait until a relayer has written down where its reading of events began: before that it pays for nothing."""
+    async with asyncio.timeout(10):
+        while not service.bookmark.is_known and not service.settings.more_hub_urls:
+            await asyncio.sleep(0.001)
+
+
 async def killed_now(world: Any, *folders: Path) -> Path:
     """Copies of folders as `kill -9` would leave them at this moment, each under its name in one that is returned.
 

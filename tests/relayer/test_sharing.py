@@ -11,7 +11,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import RELAYERS, BlockMaker, raw, settings, submit, transfer, wallet, with_identity
+from relayer_support import (
+    RELAYERS,
+    BlockMaker,
+    raw,
+    settings,
+    submit,
+    transfer,
+    wallet,
+    with_identity,
+)
 
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
@@ -591,6 +600,44 @@ async def test_who_stands_by_sends_what_it_only_had_to_broadcast(several: Severa
     finally:
         again.cancel()
         await asyncio.gather(again, return_exceptions=True)
+
+
+async def test_who_begins_to_share_tells_where_it_reads_with_its_first_claim(several: Several) -> None:
+    """Also before its notifier has answered: who has the seat next hears how that claim ended."""
+    one = await several.start("one", claims_url=Secret(""))
+    port = several.world.hub.server.port
+    await one.end()
+    await several.world.hub.stop()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.die()
+    await several.world.hub.start(port)
+    two = await several.start("two", claims_seats=1)
+    assert two.service.sharing is not None and two.service.sharing.seat is not None
+    assert two.service.sharing.seat.cursor == 0 and two.service.events.gaps == 0
+
+
+@pytest.mark.parametrize("knows_where", [True, False])
+async def test_what_was_only_broadcast_and_ended_meanwhile_is_heard(several: Several, knows_where: bool) -> None:
+    """Who had the seat meanwhile read on without following it; where it is not known since when, events are lost."""
+    one = await several.start("one", claims_seats=1)
+    tx = transfer(ALICE, 0, relayed=False)
+    assert await submit(one, tx, kind="broadcast") == ["ok"]
+    if not knows_where:
+        one.service.bookmark.keep = lambda: None  # type: ignore[method-assign]
+        one.service.journal.forget_cursor()
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    several.world.hub.save(BlockMaker(1).block([tx], accounts={ALICE.public: (1, 10**18)}))
+    await several.world.hub.acknowledged(2)
+    await two.end()
+    one = await several.start("one", claims_seats=1)
+    several.world.hub.save(BlockMaker(2).block())
+    await several.world.hub.acknowledged(4)
+    found = await one.service.lifecycle.fates.find(chain_hash(tx))
+    assert found is not None and (found[0].state, one.service.events.gaps) == (
+        ("success", 0) if knows_where else ("pending", 1)
+    )
 
 
 async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: Several) -> None:

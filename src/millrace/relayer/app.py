@@ -17,6 +17,7 @@ from millrace.chain.network import NetworkProfile
 from millrace.gossip.child import is_there
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
+from millrace.relayer.events.bookmark import Bookmark
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.forwarding import wire
@@ -66,11 +67,9 @@ from millrace.runtime import extras
 from millrace.runtime.doors import Doors, room_for_connections
 from millrace.runtime.process import wait_first
 from millrace.runtime.tracing import Tracer, tracing
-from millrace_client.places import Place
 
 log = logging.getLogger(__name__)
 
-CURSOR_SECONDS = 1.0
 HISTORY_SECONDS = 1.0
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 HANDSHAKES, HANDSHAKES_PER_CLIENT = 1_000, 100
@@ -142,6 +141,8 @@ class Service:
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
         self.sharing: Sharing | None = None
         """The claims of all relayers with the same keys, where there are several."""
+        self._is_unheard = False
+        """Whether what was accepted here may have ended while reading went on elsewhere."""
         self._background: set[asyncio.Task[None]] = set()
         self._started = contextlib.AsyncExitStack()
         """How each part that was started is stopped, the last one first."""
@@ -151,8 +152,6 @@ class Service:
         """Of an edge: those it forwards to."""
         self.edges: Edges | None = None
         """Who forwards to us."""
-        self._has_place = False
-        """Whether the journal says where reading the events goes on."""
         self.keys_changed = asyncio.Event()
         """Set to have the key files read again."""
 
@@ -266,13 +265,11 @@ class Service:
         if settings.hub_url:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
-        place = self._place()
-        self._has_place = place is not None or not settings.hub_url
-        if not self._has_place and self.lifecycle.inflight:
+        place = self.bookmark.begin(self.events)
+        if self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight):
             self.events.on_gap(1, 1)  # how many is not known
         self.hub = HubClient(urls, self.events, place)
-        self.hub.on_connection = self._write_cursor
-        self._started.callback(self._write_cursor)
+        self.bookmark.follow(self.hub)
         self.events.head = lambda: self.hub.head
         self.readiness = Readiness(
             self.network,
@@ -296,7 +293,7 @@ class Service:
         """The tasks that run as long as the service does."""
         work = [
             self.broadcaster.run(),
-            self._keep_cursor(),
+            self.bookmark.run(),
             self.policy_keeper.run(),
             self._keep_keys(),
             self.key_balances.run(),
@@ -431,7 +428,7 @@ class Service:
             meanwhile.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await meanwhile  # what it could not read or do ends the start: it is owed to clients
-        await reconcile(self.journal, self.sharing, self.identity.id)
+        self._is_unheard = await reconcile(self.journal, self.sharing, self.identity.id)
         self.sharing.start()
         self.journal.sharing = self.sharing
         return await self.sharing.id()
@@ -443,6 +440,9 @@ class Service:
     async def _open_fates(self) -> None:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
         self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
+        has_one = not self.settings.more_hub_urls
+        self.bookmark = Bookmark(self.journal, self.fates, self.tracker, has_one=has_one)
+        self._started.callback(self.bookmark.keep)  # once they are closed
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))
         self.fates.fill(self.journal.path)
@@ -478,7 +478,9 @@ class Service:
 
     def _why_not_told(self) -> str | None:
         """Before it is known where reading the events began, whoever has the journal next could not go on there."""
-        return None if self._has_place else "the notifier told no event yet: what became of it could not be told"
+        if self.bookmark.is_known or not self.settings.hub_url or not self.hub.tells_ids:
+            return None
+        return "the notifier told no event yet: what became of it could not be told"
 
     async def rotate(self) -> None:
         """Read the key files again in a new signing process; if they cannot be used the old keys stay."""
@@ -555,50 +557,6 @@ class Service:
             self.followed.begin(entry, entry.trace)
         self.statistics.submitted(entry.chain_hash)
         self.broadcaster.send(entry)
-
-    async def _keep_cursor(self) -> None:
-        while True:
-            await asyncio.sleep(CURSOR_SECONDS)
-            self._write_cursor()
-
-    def _write_cursor(self) -> None:
-        """Write down how far the events need not be read again."""
-        low = self.tracker.low_water
-        last = self.hub.last if low is None else low - 1
-        place = None if last is None else self.hub.place(last)
-        if place is not None:
-            self._has_place = True
-            self.journal.keep_cursor(place.after, place.text())
-
-    def _place(self) -> Place | None:
-        """Where reading the events goes on."""
-        try:
-            cursor, text = self.journal.cursor(), self.journal.cursor_place()
-        except ValueError as error:
-            return self._unread_place(None, error)
-        if cursor is None:
-            return None
-        try:
-            place = Place.of_text(text) if text else Place(cursor, "", ())
-        except ValueError as error:
-            return self._unread_place(cursor, error)
-        return place if place.after == cursor else Place(cursor, "", ())  # an earlier version wrote the cursor since
-
-    def _unread_place(self, cursor: int | None, error: ValueError) -> Place | None:
-        """Another version wrote it in another form. The cursor beside it is enough where there is one notifier only."""
-        has_one = cursor is not None and not self.settings.more_hub_urls
-        goes_on = (
-            "reading goes on by the notifier's own sequence: nothing is lost as long as it is the same notifier"
-            if has_one
-            else "reading begins at the newest event, as the sequence is not known or another notifier's: accounts are "
-            "asked for again, and whoever waits for a status asks GET /v1/transactions/HASH"
-        )
-        log.error("where reading was cannot be read", extra={"error": str(error), "after": cursor, "now": goes_on})
-        if cursor is not None and has_one:
-            return Place(cursor, "", ())
-        first = (cursor or 0) + 1
-        self.events.on_gap(first, first)
-        return None
 
     async def _keep_keys(self) -> None:
         """Read the key files again when that is asked for, once at a time however often it is asked."""

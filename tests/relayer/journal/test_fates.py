@@ -211,6 +211,22 @@ async def test_what_is_missing_comes_from_the_journal(world: Any) -> None:
         assert found[0] is not None and found[0][0].fee == "5"
 
 
+async def test_a_kill_before_anything_is_in_the_file(world: Any) -> None:
+    """The first that ends is known after a kill as any other is, though the file has nothing to go on from."""
+    await start(world, hub_url="")
+    await world.service.fates.filling
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    (entry,) = world.service.lifecycle.inflight.entries()
+    world.service.lifecycle.included(entry.chain_hash, 5)
+    await world.stop()
+    with sqlite3.connect(world.folder / "relayer" / "fates.sqlite") as connection:
+        connection.execute("DELETE FROM fates")
+    connection.close()
+    await start(world, hub_url="")
+    found = await world.service.lifecycle.fates.find(entry.chain_hash)
+    assert found is not None and found[0].state == "included"
+
+
 async def test_what_ended_unsigned_comes_from_the_journal(world: Any) -> None:
     """What was accepted and ended unsigned is known without the file; what was only to be signed never was."""
     await start(world, hub_url="", sign_wait=0)

@@ -88,6 +88,8 @@ class HubClient:
         """… and by another notifier than the present one, which has told nothing yet."""
         self.head = 0
         """Number of the newest event the hub spoke of."""
+        self.tells_ids = True
+        """Whether events have ids, which those of notifiers of an earlier version do not."""
         self.connected = False
         self.reconnects = 0
         self.on_connection: Callable[[], None] = lambda: None
@@ -188,6 +190,7 @@ class HubClient:
     def _event(self, link: websocket.Session, told: pb.WsMessage) -> None:
         sequence, number = told.counter, told.counter + self._offset
         traces: Sequence[str] = ()
+        self.tells_ids = bool(told.id)
         if self._by_id and not told.id:
             self._without_ids(number)
         self._moved = False

@@ -146,6 +146,10 @@ class Fates:
         """The client hashes of these by their other hashes."""
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Future[None] | None = None
+        self.puts = 0
+        """How often something was put."""
+        self._on_disk = 0
+        """How much of that is in the file."""
         self._asked = 0
         self._failing = ""
         self.filling: asyncio.Task[None] | None = None
@@ -191,13 +195,19 @@ class Fates:
         if self._timer is not None:
             self._timer.cancel()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._close, self._take())
+        self._on_disk = self.puts
         self._thread.shutdown()
 
     def put(self, fate: Fate) -> None:
         """Write this, or instead of what was known of the transaction; with the next batch."""
+        self.puts += 1
         self._keep(fate)
         if self._has_file and self._timer is None and self._writing is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_later)
+
+    def has(self, puts: int) -> bool:
+        """Whether the file has as much of what was put as it ever will: nobody waits for a disk that takes nothing."""
+        return puts <= self._on_disk or not self._has_file or bool(self._failing)
 
     async def find(self, tx_hash: bytes) -> Fate | None:
         """What is known of the transaction with this client, SDK or chain hash. Raises `FatesUnavailable`."""
@@ -243,17 +253,17 @@ class Fates:
 
     def _write_later(self) -> None:
         self._timer = None
-        batch = self._take()
+        batch, puts = self._take(), self.puts
         loop = asyncio.get_running_loop()
         self._writing = loop.run_in_executor(self._thread, self._write, batch)
-        self._writing.add_done_callback(lambda done: self._written(done, batch))
+        self._writing.add_done_callback(lambda done: self._written(done, batch, puts))
 
-    def _written(self, done: asyncio.Future[None], batch: list[Fate]) -> None:
+    def _written(self, done: asyncio.Future[None], batch: list[Fate], puts: int) -> None:
         """Write what came meanwhile, or try again what the disk did not take."""
         self._writing = None
         error = done.exception()
         if error is None:
-            self._failing = ""
+            self._failing, self._on_disk = "", puts
         else:
             self._failed(error)
             for fate in batch + self._take():
@@ -303,9 +313,9 @@ class Fates:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.executescript(_SCHEMA)
         (newest,) = connection.execute("SELECT MAX(time_ms) FROM fates").fetchone()
-        if newest is not None:
-            self._load(journal, newest - OVERLAP_MS)
         filled = connection.execute("SELECT after FROM filled").fetchone()
+        if newest is not None or filled is not None:  # else it is a new one, see `fill`
+            self._load(journal, 0 if newest is None else newest - OVERLAP_MS)
         self._after = 0 if filled is None else filled[0]
         rows = connection.execute("SELECT body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?", (MAX_OPEN,))
         return [_decode(body) for (body,) in rows][::-1]

@@ -387,6 +387,13 @@ class Journal:
         found = self.read("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1")
         return int(found[0][0]) if found else 0
 
+    def follows_alone(self, since_ms: int) -> bool:
+        """Whether anything waits for its end that nobody else with our keys knows of: it was only broadcast here, or
+        who asks this relayer is told what it came to, which a block after `since_ms` has begun."""
+        condition = "relayer IS NULL AND state IN ('journalled', 'signed', 'expired')"
+        finished = "state = 'finished' AND ended_ms >= ?"
+        return bool(self.read(f"SELECT 1 FROM submissions WHERE {condition} OR {finished} LIMIT 1", (since_ms,)))
+
     # ---- reading
 
     def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:

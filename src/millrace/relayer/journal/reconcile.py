@@ -17,19 +17,25 @@ from millrace.relayer.journal import audit, programmes
 from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.journal import BUDGET_MS, QUOTA_MS, Journal
 from millrace.relayer.journal.outcomes import Outcome
-from millrace.relayer.journal.seats import Shared
+from millrace.relayer.journal.seats import Seat, Shared
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import OPEN, End, Record
 from millrace.relayer.journal.writer import JournalError
+from millrace_client.places import Place
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 1_000
+FOLLOWED_MS = 900_000
+"""For so long what a block of the sender's shard has may take to end in others."""
 _Name = tuple[bytes, int]
 
 
-async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
-    """Make journal and claims one. Raises `JournalError` where they contradict each other."""
+async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
+    """Make journal and claims one; whether what this folder alone follows may have ended unheard.
+
+    Raises `JournalError` where they contradict each other.
+    """
     seat = sharing.seat
     assert seat is not None
     shared = await sharing.id()
@@ -44,14 +50,50 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> None:
     await work.take_over(now if knows_all else now - BUDGET_MS, seat.open_since)
     for sender, nonce in journal.failed_since(now - QUOTA_MS):  # its events are behind us: nobody else hears of it
         sharing.lose(sender, nonce)
-    if seat.cursor is not None and not knows_all:
-        journal.keep_cursor(seat.cursor, seat.cursor_place)
-    elif work.taken and not knows_all:
-        journal.forget_cursor()  # ours may be behind how these ended
+    is_unheard = not knows_all and _go_on(journal, seat, work.taken, now)
+    if seat.cursor is None and (knows_all or not work.taken):
+        _tell_place(journal, sharing)
     await journal.flush()
     if work.taken:
         log.info("claims of the seat taken over", extra={"count": work.taken, "seat": seat.number})
     await sharing.settle_in()
+    return is_unheard
+
+
+def _go_on(journal: Journal, seat: Seat, taken: int, now_ms: int) -> bool:
+    """Have reading go on where the seat's last holder was; whether that may be past ends that only we wait for."""
+    if seat.cursor is None:
+        if taken:
+            journal.forget_cursor()  # ours may be behind how these ended
+        return False
+    is_alone = journal.follows_alone(now_ms - FOLLOWED_MS)
+    if is_alone and _is_earlier(journal, seat.cursor, seat.cursor_place):
+        return False  # all that is ended since then is heard again, or for the first time
+    journal.keep_cursor(seat.cursor, seat.cursor_place)
+    return is_alone
+
+
+def _tell_place(journal: Journal, sharing: Sharing) -> None:
+    """Have the seat say where we go on, with the first claim: the notifier may answer only after that."""
+    try:
+        cursor = journal.cursor()
+    except ValueError:  # another version's
+        return
+    if cursor is not None:
+        sharing.keep_cursor(cursor, journal.cursor_place())
+
+
+def _is_earlier(journal: Journal, cursor: int, text: str) -> bool:
+    """Whether our place is surely not behind another: sequences say so where they are of one notifier's journal."""
+    try:
+        own, names = journal.cursor(), [_journal_of(journal.cursor_place()), _journal_of(text)]
+    except ValueError:  # another version's
+        return False
+    return own is not None and own <= cursor and names[0] == names[1]
+
+
+def _journal_of(text: str) -> str:
+    return Place.of_text(text).journal if text else ""
 
 
 async def _bring(journal: Journal, sharing: Sharing) -> None:
