@@ -12,28 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.dex import aggregator_contract as contract
-from millrace.routing.bits import high_word
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.plan import PlanError
-from millrace.routing.tables import (
-    BASE,
-    BITS,
-    FEE,
-    FEE_ON_INPUT,
-    IN,
-    KIND,
-    LEAST,
-    NO_POOL,
-    OUT,
-    PYTHON,
-    SECOND,
-    WEIGHTED,
-    Tables,
-)
+from millrace.routing.tables import BITS, IN, KIND, LEAST, NO_POOL, PYTHON, Tables, pays
 from millrace.routing.venue import Trade
 from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
 from millrace.routing.work import MAX_EDGES
@@ -73,29 +58,6 @@ class Walk(NamedTuple):
     bought: WordTable
     amount: Words
     kept: Ints
-
-
-@inlined
-def _times(a: Wide, b: np.uint64) -> Wide:
-    """`a b`, which must be less than 2^128."""
-    return a[0] * b + high_word(a[1], b), a[1] * b
-
-
-@inlined
-def _pays(x: Walk, e: int, amount: Wide) -> Wide:
-    """What a trade pays for an amount; all divisions round down."""
-    terms, zero = x.terms, np.uint64(0)
-    fee, base = (zero, terms[e, FEE]), (zero, terms[e, BASE])
-    held, bought = (terms[e, IN], terms[e, IN + 1]), (terms[e, OUT], terms[e, OUT + 1])
-    if terms[e, KIND] == WEIGHTED:
-        weighted = _times(amount, terms[e, BASE] - terms[e, FEE])
-        return multiply_divide(weighted, bought, plus(_times(held, terms[e, BASE]), weighted))
-    if terms[e, KIND] == FEE_ON_INPUT:
-        net = minus(amount, multiply_divide(amount, fee, base))
-        return multiply_divide(net, bought, plus(held, net))
-    gross = multiply_divide(amount, bought, plus(held, amount))
-    paid = minus(gross, multiply_divide(gross, fee, base))
-    return minus(paid, multiply_divide(gross, (zero, terms[e, SECOND]), base))
 
 
 @inlined
@@ -172,7 +134,7 @@ def _trade(x: Walk, k: int) -> int:
         return OTHER
     if amount[0] | amount[1] == 0 or less(have, amount):
         return REFUSED
-    paid = _pays(x, e, amount)
+    paid = pays(x.terms, e, amount)
     if paid[0] | paid[1] == 0:
         return REFUSED
     x.sold[0, k], x.sold[1, k] = amount
