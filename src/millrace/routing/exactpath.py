@@ -59,17 +59,19 @@ class PathFinder:
         self._field = Field(
             starts, net.dst, rate, fees, tables.terms, tables.pool, many, float(fees.min(initial=INFINITE))
         )
-        self._looks = self._scratch()
-
-    def _scratch(self) -> Looks:
-        widest = int(np.diff(self._field.starts).max(initial=0))
-        return make_looks(len(self._scale), len(self.trades), widest, 2 * BUDGET + 1)
+        self._made: Looks | None = None
 
     def twin(self) -> PathFinder:
         """The same for another thread."""
         other = copy.copy(self)
-        other._looks = self._scratch()
+        other._made = None
         return other
+
+    def _memory(self) -> Looks:
+        if self._made is None:
+            widest = int(np.diff(self._field.starts).max(initial=0))
+            self._made = make_looks(len(self._scale), len(self.trades), widest, 2 * BUDGET + 1)
+        return self._made
 
     def best(
         self,
@@ -97,9 +99,9 @@ class PathFinder:
         quest = Quest(
             source, sink, float(amount + SPARE), hops, worth, toll, min(budget, BUDGET), allowed, share, least
         )
-        x, edge = self._looks, START
+        x, edge = self._memory(), START
         x.amount[0] = words(min(amount, TOO_MUCH))
-        x.best[:] = words(0 if floor == -math.inf else max(int(floor) + TOO_MUCH, 0))
+        x.best[:] = words(0 if floor == -math.inf else min(max(int(floor) + TOO_MUCH, 0), 2 * TOO_MUCH))
         x.floor[0] = floor
         while (edge := look(x, self._field, quest, edge)) >= 0:
             label = int(x.at[LABEL])
@@ -107,11 +109,11 @@ class PathFinder:
             x.paid[:] = words(paid if paid < TOO_MUCH else 0)
         if edge == LATE:
             raise NeedsTime
-        return self._path() or None
+        return self._path(x) or None
 
-    def _path(self) -> list[Trade]:
+    def _path(self, x: Looks) -> list[Trade]:
         """The best path, as the kernel has left it."""
-        x, edges = self._looks, []
+        edges = []
         label, edge = x.at[[FOUND, LAST]].tolist()
         while edge >= 0:
             edges.append(edge)

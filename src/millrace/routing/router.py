@@ -211,7 +211,6 @@ class Router(SpotGraph):
     def _scratch(self) -> None:
         """Memory that a search writes to."""
         self.forget()
-        self._finder = self._finder.twin()
         self._kernels = KernelSearch(self._graph, self._trades, self._costs)
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
@@ -237,7 +236,7 @@ class Router(SpotGraph):
     def twin(self, aside: Callable[[], None] = lambda: None) -> Router:
         """The same graph with scratch memory of its own, for another thread; `aside` is called before every search."""
         other = copy.copy(self)
-        other._aside = aside
+        other._aside, other._finder = aside, self._finder.twin()
         other._whole = None if self._whole is None else self._whole.twin(aside)
         other._scratch()
         return other
