@@ -27,7 +27,6 @@ WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
 DONE, REFUSED, TOO_LONG, OTHER = range(4)  # what becomes of a trade or walk
-FEW = 6  # trades: fewer are walked in Python sooner than the kernel is called
 
 
 class Walk(NamedTuple):
@@ -158,7 +157,7 @@ def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: flo
     while end == REFUSED:
         count = _leave_out(x, count, sink)
         x.kept[0] = count
-        end = _walk_once(x, count, source, sink, count, whole) if count >= FEW else OTHER
+        end = _walk_once(x, count, source, sink, count, whole) if count > 0 else OTHER
     return end
 
 
@@ -233,10 +232,10 @@ class FlowWalker:
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
         count, x = len(flow.trades), self._walk
-        if count < FEW or amount_in >> BITS:
+        if not count or amount_in >> BITS:
             return None
         x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
-        x.amount[:] = amount_in >> 64, amount_in & WORD
+        x.amount[0], x.amount[1] = amount_in >> 64, amount_in & WORD
         whole = float(search.amounts[0]) if search.cycle else 0.0
         end = walk_flow(x, count, int(search.sources[0]), search.sink, hops, whole)
         if end == TOO_LONG:
@@ -248,12 +247,13 @@ class FlowWalker:
         x, count = self._walk, int(self._walk.kept[0])
         if count < len(trades):
             trades = [trades[k] for k in x.number[:count].tolist()]
-        upper_sold, sold, upper_bought, bought = self._words[:, :count].tolist()
-        for numbers, row, upper in ((sold, 0, upper_sold), (bought, 2, upper_bought)):
-            for k in self._words[row, :count].nonzero()[0].tolist():
-                numbers[k] |= upper[k] << 64
+        upper_sold, lower_sold, upper_bought, lower_bought = self._words[:, :count].tolist()
+        sold = [upper << 64 | lower for upper, lower in zip(upper_sold, lower_sold, strict=True)]
+        bought = [upper << 64 | lower for upper, lower in zip(upper_bought, lower_bought, strict=True)]
         modes, values = self._modes[:, :count].tolist()
-        for k in (self._modes[0, :count] == FIXED).nonzero()[0].tolist():
+        k = -1
+        for _ in range(modes.count(FIXED)):
+            k = modes.index(FIXED, k + 1)
             values[k] = sold[k]
         high, low = x.amount.tolist()
         return Walked(amount_in, high << 64 | low, trades, modes, values, sold, bought)
