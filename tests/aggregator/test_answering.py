@@ -325,6 +325,15 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     assert answering.shares.left("a") < MOST_SAVED
 
 
+async def test_whole_units_are_looked_for_at_once(answering: Answering) -> None:
+    """Where hundreds of trades have to be looked at in whole units, compiled code does it on the loop."""
+    market = build(encode(make_market(300, seed=1)), 0.0)
+    question = QuoteRequest(token_in="TK76X-98d1e9", token_out="TK94X-8d9ed5", amount_in=629310479069946576896)
+    found = answering.at_once(await answering.prepare(market, question, "a"))
+    assert found is not None
+    assert found.body == answer(market, question, SETTINGS)
+
+
 async def test_mispriced_markets_are_searched_in_the_threads(answering: Answering) -> None:
     """Where many cycles gain, a swap takes milliseconds, and the best cycles more: each has its thread."""
     noisy = build(encode(make_market(230, seed=19, noise=0.02)), 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -163,6 +164,38 @@ def test_two_pools_that_round_in_favour_of_one_token_are_found(
     assert router.forward(token_in, token_out, amount, Limits(), "hybrid").execution.amount_out >= paid
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 10**6), st.integers(0, 26), st.sampled_from([0.0, 1e-9, 1e-5]))
+def test_whoever_makes_the_trades_the_path_is_the_same(seed: int, size: int, toll: float) -> None:
+    """Where Python is asked what each trade pays the search finds what it does with the kernels' formulas."""
+    pools = small_market(seed)
+    token_in, token_out = pools[0].tokens[0], pools[-1].tokens[1]
+    routers = [Router(pools, DictMarket(pools, WRAPPED)) for _ in range(2)]
+    if not routers[0].connected(token_in, token_out):
+        return
+    finder = routers[1]._finder
+    finder._field = finder._field._replace(terms=np.zeros_like(finder._field.terms))
+    paths = [router.exact_path(token_in, token_out, 10**size, Limits(toll=toll)) for router in routers]
+    known, asked = ([(trade.pool.id, trade.i) for trade in path or ()] for path in paths)
+    assert known == asked
+
+
+def test_more_than_any_token_has_of_units_is_no_trouble() -> None:
+    """What 128 bits cannot hold is sold, and a trade that would pay as much is left out."""
+    huge = 10**60
+    pools: list[Pool] = [
+        JexPool(id=f"j:{k}", address=bytes([k + 1]) * 32, tokens=(TOKENS[k], TOKENS[k + 1]), reserves=reserves,
+                lp_fee=20, platform_fee=10)
+        for k, reserves in enumerate([(huge, 10**30), (10**30, 10**30), (10**30, huge), (huge, 10**20)])
+    ]  # fmt: skip
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    path = router.exact_path(TOKENS[0], TOKENS[2], huge, Limits())
+    assert path is not None
+    assert pays(path, huge) > 10**29
+    assert router.exact_path(TOKENS[0], TOKENS[4], huge, Limits()) is None
+    assert router.exact_path(TOKENS[0], TOKENS[2], huge, Limits(), floor=huge) is None
+
+
 def test_a_hub_with_many_pools_takes_no_more_than_twice_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a token with hundreds of pools only the most promising are looked at; with budget enough the path is found."""
     spokes = [f"SPOKE{chr(65 + k // 26)}{chr(65 + k % 26)}-000000" for k in range(300)]
@@ -171,7 +204,7 @@ def test_a_hub_with_many_pools_takes_no_more_than_twice_the_budget(monkeypatch: 
             id=f"{end}:{spoke}",
             address=(2 * number + end + 1).to_bytes(32, "big"),
             tokens=(TOKENS[end], spoke),
-            reserves=(10**24, 10**24 + number),
+            reserves=(10**33, 10**33 + number),  # so much that Python makes the trades, and can be counted
             total_fee=300,
             special_fee=50,
         )

@@ -12,28 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.dex import aggregator_contract as contract
-from millrace.routing.bits import high_word
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.plan import PlanError
-from millrace.routing.tables import (
-    BASE,
-    BITS,
-    FEE,
-    FEE_ON_INPUT,
-    IN,
-    KIND,
-    LEAST,
-    NO_POOL,
-    OUT,
-    PYTHON,
-    SECOND,
-    WEIGHTED,
-    Tables,
-)
+from millrace.routing.tables import BITS, IN, KIND, LEAST, NO_POOL, PYTHON, Tables, pays
 from millrace.routing.venue import Trade
 from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
 from millrace.routing.work import MAX_EDGES
@@ -42,7 +27,6 @@ WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
 DONE, REFUSED, TOO_LONG, OTHER = range(4)  # what becomes of a trade or walk
-FEW = 6  # trades: fewer are walked in Python sooner than the kernel is called
 
 
 class Walk(NamedTuple):
@@ -73,29 +57,6 @@ class Walk(NamedTuple):
     bought: WordTable
     amount: Words
     kept: Ints
-
-
-@inlined
-def _times(a: Wide, b: np.uint64) -> Wide:
-    """`a b`, which must be less than 2^128."""
-    return a[0] * b + high_word(a[1], b), a[1] * b
-
-
-@inlined
-def _pays(x: Walk, e: int, amount: Wide) -> Wide:
-    """What a trade pays for an amount; all divisions round down."""
-    terms, zero = x.terms, np.uint64(0)
-    fee, base = (zero, terms[e, FEE]), (zero, terms[e, BASE])
-    held, bought = (terms[e, IN], terms[e, IN + 1]), (terms[e, OUT], terms[e, OUT + 1])
-    if terms[e, KIND] == WEIGHTED:
-        weighted = _times(amount, terms[e, BASE] - terms[e, FEE])
-        return multiply_divide(weighted, bought, plus(_times(held, terms[e, BASE]), weighted))
-    if terms[e, KIND] == FEE_ON_INPUT:
-        net = minus(amount, multiply_divide(amount, fee, base))
-        return multiply_divide(net, bought, plus(held, net))
-    gross = multiply_divide(amount, bought, plus(held, amount))
-    paid = minus(gross, multiply_divide(gross, fee, base))
-    return minus(paid, multiply_divide(gross, (zero, terms[e, SECOND]), base))
 
 
 @inlined
@@ -172,7 +133,7 @@ def _trade(x: Walk, k: int) -> int:
         return OTHER
     if amount[0] | amount[1] == 0 or less(have, amount):
         return REFUSED
-    paid = _pays(x, e, amount)
+    paid = pays(x.terms, e, amount)
     if paid[0] | paid[1] == 0:
         return REFUSED
     x.sold[0, k], x.sold[1, k] = amount
@@ -196,7 +157,7 @@ def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: flo
     while end == REFUSED:
         count = _leave_out(x, count, sink)
         x.kept[0] = count
-        end = _walk_once(x, count, source, sink, count, whole) if count >= FEW else OTHER
+        end = _walk_once(x, count, source, sink, count, whole) if count > 0 else OTHER
     return end
 
 
@@ -271,10 +232,10 @@ class FlowWalker:
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
         count, x = len(flow.trades), self._walk
-        if count < FEW or amount_in >> BITS:
+        if not count or amount_in >> BITS:
             return None
         x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
-        x.amount[:] = amount_in >> 64, amount_in & WORD
+        x.amount[0], x.amount[1] = amount_in >> 64, amount_in & WORD
         whole = float(search.amounts[0]) if search.cycle else 0.0
         end = walk_flow(x, count, int(search.sources[0]), search.sink, hops, whole)
         if end == TOO_LONG:
@@ -286,12 +247,13 @@ class FlowWalker:
         x, count = self._walk, int(self._walk.kept[0])
         if count < len(trades):
             trades = [trades[k] for k in x.number[:count].tolist()]
-        upper_sold, sold, upper_bought, bought = self._words[:, :count].tolist()
-        for numbers, row, upper in ((sold, 0, upper_sold), (bought, 2, upper_bought)):
-            for k in self._words[row, :count].nonzero()[0].tolist():
-                numbers[k] |= upper[k] << 64
+        upper_sold, lower_sold, upper_bought, lower_bought = self._words[:, :count].tolist()
+        sold = [upper << 64 | lower for upper, lower in zip(upper_sold, lower_sold, strict=True)]
+        bought = [upper << 64 | lower for upper, lower in zip(upper_bought, lower_bought, strict=True)]
         modes, values = self._modes[:, :count].tolist()
-        for k in (self._modes[0, :count] == FIXED).nonzero()[0].tolist():
+        k = -1
+        for _ in range(modes.count(FIXED)):
+            k = modes.index(FIXED, k + 1)
             values[k] = sold[k]
         high, low = x.amount.tolist()
         return Walked(amount_in, high << 64 | low, trades, modes, values, sold, bought)

@@ -53,7 +53,7 @@ from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 FEW_UNITS = 1e-3  # relative: up to here, of 2 700 questions at coarse units none found more by so many looks
-HASTY_LOOKS = 100  # trades evaluated exactly for a caller who must not wait
+HASTY_LOOKS = 100  # the same where next to nothing can be gained; of those left to Python for one who must not wait
 MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
 # The same: every third is tried first, then, if one earns, all that are so much less and more than what the best sells.
 # More finds the same, but for a split in chunks: that is best at four to ten times of it.
@@ -165,11 +165,11 @@ class Router(SpotGraph):
         super().__init__(self.index, graph, trades)
         self._prices: CyclePrices | None = None
         fees = fees_of(self._costs[graph.original])
-        self._finder = PathFinder(graph, trades, fees)
+        self._tables = self._terms.of(graph)
+        pause()
+        self._finder = PathFinder(graph, trades, fees, self._tables)
         pause()
         self._favours = None if self._favoured is None else Favours(graph, self._favoured, fees)
-        pause()
-        self._tables = self._terms.of(graph)
         pause()
         self._scratch()
 
@@ -236,7 +236,7 @@ class Router(SpotGraph):
     def twin(self, aside: Callable[[], None] = lambda: None) -> Router:
         """The same graph with scratch memory of its own, for another thread; `aside` is called before every search."""
         other = copy.copy(self)
-        other._aside = aside
+        other._aside, other._finder = aside, self._finder.twin()
         other._whole = None if self._whole is None else self._whole.twin(aside)
         other._scratch()
         return other
@@ -646,7 +646,7 @@ class Router(SpotGraph):
 
         What it pays is less its fee.
 
-        Raises `NeedsTime` where more than `allowed` trades must be evaluated.
+        Raises `NeedsTime` where Python must evaluate more than `allowed` trades.
         """
         self._aside()
         source, sink = self.index[token_in], self.index[token_out]

@@ -1,4 +1,4 @@
-"""The exact formulas of a graph's constant-product trades as columns of integers: for the walk in `flowwalk.py`."""
+"""The exact formulas of a graph's constant-product trades as columns of integers: for kernels that trade."""
 
 from __future__ import annotations
 
@@ -11,15 +11,41 @@ import numpy as np
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
 from millrace.dex.pool import Pool
 from millrace.dex.steps import in_steps
+from millrace.routing.bits import high_word
+from millrace.routing.compiled import inlined
 from millrace.routing.net import Graph, Ints, Net, WordTable
 from millrace.routing.outlets import NONE, Outlets, enough
 from millrace.routing.venue import Trade
+from millrace.routing.wide import Wide, minus, multiply_divide, plus
 
 BITS = 107  # of reserves and amounts; a fee's base is at most 2^20: no sum or weighted amount exceeds 127 bits
 MOST_BASE = 1 << 20
 PYTHON, WEIGHTED, FEE_ON_INPUT, FEE_ON_OUTPUT = range(4)  # kinds of trades
 KIND, FEE, SECOND, BASE, LEAST, IN, OUT = 0, 1, 2, 3, 4, 5, 7  # columns of `terms`; reserves take two, high word first
 NO_POOL = -1
+
+
+@inlined
+def _times(a: Wide, b: np.uint64) -> Wide:
+    """`a b`, which must be less than 2^128."""
+    return a[0] * b + high_word(a[1], b), a[1] * b
+
+
+@inlined
+def pays(terms: WordTable, e: int, amount: Wide) -> Wide:
+    """What a trade that is no `PYTHON` pays for an amount of at most `BITS` bits; all divisions round down."""
+    zero = np.uint64(0)
+    fee, base = (zero, terms[e, FEE]), (zero, terms[e, BASE])
+    held, bought = (terms[e, IN], terms[e, IN + 1]), (terms[e, OUT], terms[e, OUT + 1])
+    if terms[e, KIND] == WEIGHTED:
+        weighted = _times(amount, terms[e, BASE] - terms[e, FEE])
+        return multiply_divide(weighted, bought, plus(_times(held, terms[e, BASE]), weighted))
+    if terms[e, KIND] == FEE_ON_INPUT:
+        net = minus(amount, multiply_divide(amount, fee, base))
+        return multiply_divide(net, bought, plus(held, net))
+    gross = multiply_divide(amount, bought, plus(held, amount))
+    paid = minus(gross, multiply_divide(gross, fee, base))
+    return minus(paid, multiply_divide(gross, (zero, terms[e, SECOND]), base))
 
 
 class Tables(NamedTuple):
