@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
@@ -69,6 +70,29 @@ def test_a_reverse_quote_asks_for_the_smallest_input(algorithm: str, paths: int)
             assert forward_pays(token_in, token_out, done.amount_in - 1, limits, algorithm) < wanted
     assert answered > 10
     assert agreed >= answered - 2
+
+
+def test_nobody_is_asked_what_nothing_pays() -> None:
+    """Where one unit pays more than is wanted, no forward question is for less than a unit."""
+    planner = copy.copy(PLANNER)
+    asked: list[int] = []
+
+    def forward(token_in: str, token_out: str, amount: int, *more: Any, **named: Any) -> Route:
+        asked.append(amount)
+        return PLANNER.forward(token_in, token_out, amount, *more, **named)
+
+    planner.forward = forward  # type: ignore[method-assign]
+    done = planner.reverse("USDC-c76f1f", WRAPPED, 1, Limits(pools=30), "hybrid").execution
+    assert done.amount_in == 1
+    assert min(asked) == 1
+
+
+def test_a_forward_question_for_nothing_has_no_plan() -> None:
+    """It is refused before anything is looked for."""
+    with pytest.raises(PlanError):
+        PLANNER.router.forward("USDC-c76f1f", WRAPPED, 0, Limits(), "hybrid")
+    with pytest.raises(PlanError):
+        PLANNER.router.find_flow({"USDC-c76f1f": 0}, WRAPPED, Limits())
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ def smallest(question: Question, spot: float) -> Route:
         raise PlanError("the market cannot pay this amount")
     for _ in range(SETTLINGS):
         best = _settle(question, best)
-        less = None if question.late() else question.forward(best.execution.amount_in - 1)
+        one_less = best.execution.amount_in - 1
+        less = question.forward(one_less) if one_less and not question.late() else None
         if less is None or less.execution.amount_out < question.wanted:
             break
         best = less  # for a unit less the search came upon another plan, which pays enough, too

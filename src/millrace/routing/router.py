@@ -305,6 +305,8 @@ class Router(SpotGraph):
         Raises `NoRoute`, or `PlanError` if no plan executes. `deadline` is on `time.monotonic`: past it
         the best plan so far is the answer. With `hurry` it raises `NeedsTime` instead of searching for long.
         """
+        if amount_in < 1:  # the kernels would look for ever for a unit of nothing
+            raise PlanError("no plan executes this amount")
         asked = token_in, token_out, amount_in, limits, algorithm, deadline, hurry
         if token_in == token_out:
             return self.whole._cycles_of(*asked)
@@ -708,11 +710,11 @@ class Router(SpotGraph):
         """The dual's flow that sells `amounts` of several tokens, none of them `token_out`.
 
         Trades in execution order and their inputs (in `scale`); empty if the limits leave none. The dual needs
-        a path for each of the tokens. Raises `PlanError` if one of them is not connected.
+        a path for each of the tokens. Raises `PlanError` if one of them is not connected, or there is none of it.
         """
         sink = self.index.get(token_out, -1)
         rates = {token: self.rate(token, token_out) for token in amounts}
-        if sink < 0 or min(rates.values()) <= 0.0:
+        if sink < 0 or min(rates.values()) <= 0.0 or min(amounts.values()) < 1:
             raise PlanError(f"no path to {token_out}")
         self._aside()
         sources = np.array([self.index[token] for token in amounts], np.int32)
