@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.rules import normalise as rules
 from millrace.notifier.rules import slices
-from millrace.notifier.rules.normalise import MULTI_TRANSFER, TRANSFERS, Memory
+from millrace.notifier.rules.earlier import Memory
+from millrace.notifier.rules.raw_events import MULTI_TRANSFER, TRANSFERS
 
 from ..helpers import add_log, block_hash, event, save_block
 
@@ -21,8 +22,8 @@ TX, RESULT = block_hash("tx"), block_hash("result")
 
 def normalise(block: pb.OutportBlock, memory: Memory) -> None:
     """Make a node's block what consumers get."""
-    sliced, _ = slices.cut(block.SerializeToString(), block)
-    facts = rules.facts_of(block.shardID, sliced.transactionPool, block.blockData.body)
+    sliced, _, results = slices.cut(block.SerializeToString(), block)
+    facts = rules.facts_of(block.shardID, sliced.transactionPool, block.blockData.body, results)
     rules.normalise(sliced.transactionPool, facts, memory)
     block.ParseFromString(sliced.SerializeToString())
 
@@ -225,7 +226,7 @@ def test_results_without_a_transaction_take_none_of_another() -> None:
     for name in ("aa", "bb", "cc"):
         results[name].smartContractResult.nonce = 1
     results["bb"].smartContractResult.originalTxHash = TX
-    sliced, _ = slices.cut(block.SerializeToString(), block)
+    sliced, _, _ = slices.cut(block.SerializeToString(), block)
     assert rules.facts_of(0, sliced.transactionPool, block.blockData.body).originals == {"bb": TX.hex()}
 
 
@@ -237,7 +238,7 @@ def test_an_event_out_of_order_is_read_too() -> None:
     straight = event(POOL, "signalError").SerializeToString()
     turned = straight[34:] + straight[:34]
     assert pb.Event.FromString(turned) == event(POOL, "signalError") and straight in payload
-    sliced, _ = slices.cut(payload.replace(straight, turned), block)
+    sliced, _, _ = slices.cut(payload.replace(straight, turned), block)
     facts = rules.facts_of(0, sliced.transactionPool, block.blockData.body)
     rules.normalise(sliced.transactionPool, facts, Memory())
     assert list(sliced.transactionPool.logs[0].log.events) == [turned]

@@ -19,9 +19,10 @@ from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules import dedup, messages, results, slices
 from millrace.notifier.rules.block_events import BLOCKS, read_block
 from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
+from millrace.notifier.rules.earlier import Memory
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.messages import Decoded, Undecodable
-from millrace.notifier.rules.normalise import Memory, Splitter, facts_of, normalise
+from millrace.notifier.rules.normalise import Splitter, facts_of, normalise
 from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
@@ -101,13 +102,13 @@ class Processor:
             verdict = self._save(decoded, arrival, None, slices.digest(arrival.payload))
             return self._append_all(decoded, verdict, arrival, arrival.payload)
         if isinstance(message, pb.OutportBlock):
-            sliced, payload = slices.cut(arrival.payload, message)
+            sliced, payload, contract_results = slices.cut(arrival.payload, message)
             if proposes(message.blockData.headerType):
                 return self._append_proposal(decoded, message, sliced, arrival)
             digest = slices.block_digest(sliced, payload)
             verdict = self._save(decoded, arrival, read_header(message.blockData), digest)
             if any(not event.alone for event in verdict.events):
-                facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body)
+                facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body, contract_results)
                 normalise(sliced.transactionPool, facts, self._memory)
             return self._append_all(decoded, verdict, arrival, sliced)
         return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)

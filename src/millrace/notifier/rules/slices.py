@@ -7,9 +7,10 @@ To decode and to encode a block costs little; a wrapper for each of its parts do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import lt
+from typing import NamedTuple
 
 from google.protobuf.message import Message
 
@@ -23,43 +24,52 @@ _OF_THE_MOMENT = ("highestFinalBlockNonce", "highestFinalBlockHash", "signersInd
 _LAST = ("leaderIndex", "leaderKey", "stateAccesses", "stateAccessesForBlock")
 
 
-def cut(payload: bytes, block: pb.OutportBlock) -> tuple[SlicedBlock, bytes]:
-    """The slices of a payload, entries of maps in the order of their keys, and the payload in that order.
+class Cut(NamedTuple):
+    """A block in slices."""
 
-    `block` is the payload decoded.
-    """
+    block: SlicedBlock
+    payload: bytes
+    """The block's bytes, entries of maps in the order of their keys."""
+    results: list[bytes]
+    """The entries of its smart-contract results; to take them out again would cost as much as to look at them."""
+
+
+def cut(payload: bytes, block: pb.OutportBlock) -> Cut:
+    """The slices of a payload; `block` is the payload decoded."""
     sliced = SlicedBlock.FromString(payload)
-    if all(map(_ascends, _maps(sliced))):
-        return sliced, payload
+    results = list(sliced.transactionPool.smartContractResults)
+    if _ascends(results) and all(map(_ascends, _other_maps(sliced))):
+        return Cut(sliced, payload, results)
     payload = outport.canonical(block)  # no Go node writes so
-    return SlicedBlock.FromString(payload), payload
+    sliced = SlicedBlock.FromString(payload)
+    return Cut(sliced, payload, list(sliced.transactionPool.smartContractResults))
 
 
-def _maps(block: SlicedBlock) -> Iterator[Sequence[bytes]]:
-    """The entries of every map in a block."""
+def _other_maps(block: SlicedBlock) -> Iterator[Iterable[bytes]]:
+    """The entries of every map in a block, smart-contract results of its pool left out."""
     yield block.alteredAccounts
-    yield from _maps_of_pool(block.transactionPool)
+    yield from _other_maps_of_pool(block.transactionPool)
     if block.blockData.results:
         yield [entry.SerializeToString() for entry in block.blockData.results]
     for entry in block.blockData.results:
         yield entry.value.alteredAccounts
-        yield from _maps_of_pool(entry.value.transactionPool)
+        yield entry.value.transactionPool.smartContractResults
+        yield from _other_maps_of_pool(entry.value.transactionPool)
 
 
-def _maps_of_pool(pool: SlicedPool) -> Iterator[Sequence[bytes]]:
+def _other_maps_of_pool(pool: SlicedPool) -> Iterator[Iterable[bytes]]:
     yield pool.transactions
-    yield pool.smartContractResults
     yield pool.rewards
     yield pool.receipts
     yield pool.invalidTxs
     yield pool.unexecutableTransactions
 
 
-def _ascends(entries: Sequence[bytes]) -> bool:
+def _ascends(told: Iterable[bytes]) -> bool:
     """Whether the keys of a map ascend, for keys of one length, up to 127 bytes, that stand before their values."""
+    entries = list(told)
     if len(entries) < 2:
         return True
-    entries = list(entries)
     first, last = entries[0], entries[-1]
     if first[:2] != last[:2] or first[:1] != b"\x0a" or first[1] > 127:
         return False
