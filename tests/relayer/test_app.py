@@ -24,7 +24,6 @@ from millrace.chain.transaction import chain_hash, client_hash, from_json, signi
 from millrace.relayer.protocol.messages import TransactionJson
 from millrace.runtime import extras
 from millrace.runtime.settings import Secret
-from millrace.system.ports import free_ports
 
 
 async def test_relay_is_cosigned_sent_and_told(world: Any) -> None:
@@ -92,23 +91,6 @@ async def test_keys_are_read_again_by_whom_the_operators_token_lets(world: Any) 
         while service.signer is before:
             await asyncio.sleep(0.01)
     assert service.signer.running
-
-
-async def test_nothing_is_accepted_before_reading_the_events_began(world: Any) -> None:
-    """What became of it could not be told after a kill: it is refused as long as no place is known, then accepted."""
-    port = free_ports(1)[0]
-    world.urls = {"hub_url": f"ws://127.0.0.1:{port}/hub/ws", "chain_api_url": await world.api.start()}
-    service = await world.start()
-    tx = transfer(wallet(2))
-    async with connected(world.ws) as client:
-        reply = await client.ask(action="relay", tx=as_json(tx))
-        assert (reply["status"], reply["failed"][0]["reason"]) == ("failed", "not ready"), reply
-        await world.hub.start(port)
-        async with asyncio.timeout(20):
-            while not service.hub.connected:
-                await asyncio.sleep(0.005)
-        reply = await client.ask(action="relay", tx=as_json(tx))
-        assert reply["status"] == "completed", reply
 
 
 async def test_restart_keeps_promises(world: Any) -> None:
