@@ -624,8 +624,8 @@ async def test_what_was_only_broadcast_and_ended_meanwhile_is_heard(several: Sev
     tx = transfer(ALICE, 0, relayed=False)
     assert await submit(one, tx, kind="broadcast") == ["ok"]
     if not knows_where:
-        one.service.bookmark.keep = lambda: None  # type: ignore[method-assign]
         one.service.journal.forget_cursor()
+        one.service.journal.keep_cursor = lambda *_: None  # type: ignore[method-assign]
     await one.die()
     two = await several.start("two", claims_seats=1)
     several.world.hub.save(BlockMaker(1).block([tx], accounts={ALICE.public: (1, 10**18)}))

@@ -87,8 +87,8 @@ async def test_without_a_place_events_count_as_lost(world: Any, is_kept: bool) -
     await start(world)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     if not is_kept:
-        world.service.bookmark.keep = world.service.hub.on_connection = lambda: None  # type: ignore[method-assign]
         world.service.journal.forget_cursor()
+        world.service.journal.keep_cursor = lambda *_: None  # type: ignore[method-assign]
     killed = await killed_now(world, Path(world.service.settings.data_dir))
     await start_killed(world, killed)
     assert world.service.events.gaps == (0 if is_kept else 1)
