@@ -137,7 +137,7 @@ def _singles(batches: list[bytes]) -> list[bytes]:
 
 
 async def serving(report: Report, folder: Path, scale: Scale) -> None:
-    """Clients of one edge, then as many on each of two."""
+    """Clients of one edge, then as many on each of two, in turns."""
     binary = folder / "fanout"
     compiler = await asyncio.create_subprocess_exec(
         "cc", "-O2", "-o", str(binary), str(Path(__file__).with_name("fanout.c"))
@@ -151,18 +151,24 @@ async def serving(report: Report, folder: Path, scale: Scale) -> None:
         found = await fanout.measure(binary, edge.port, edge.pid, "/ws/stats", scale.clients, scale.seconds, tick)
         return found.cores * found.seconds, found.counted["frames"]
 
+    single: list[float] = []
+    double: list[float] = []
+    served = 0
     async with relayer(folder / "signer", edges=["127.0.0.0/8"]) as signer:
         away = {"forward_to": [f"ws://127.0.0.1:{signer.port}"]}
         async with relayer(folder / "one", **away) as one, relayer(folder / "two", **away) as two:
-            alone = await load(one)
-            both = await asyncio.gather(load(one), load(two))
-    single = alone[0] / alone[1] * 1e6
-    double = sum(cpu for cpu, _ in both) / sum(count for _, count in both) * 1e6
-    report.add(f"networkStats of {scale.clients:,} clients on one edge, CPU", single, "us/message")
-    report.add(f"… of {TOGETHER * scale.clients:,} on two, CPU", double, "us/message")
-    report.add("CPU a message of two edges against one", double / single, "times", ("<=", 1.1))
-    due = TOGETHER * scale.clients * scale.seconds * 1000 / fanout.STATS_MS
-    report.add("served of what was due on two", sum(count for _, count in both) / due, "")
+            for number in range(scale.rounds):
+                alone = await load((one, two)[number % TOGETHER])
+                both = await asyncio.gather(load(one), load(two))
+                single.append(alone[0] / alone[1] * 1e6)
+                double.append(sum(cpu for cpu, _ in both) / sum(count for _, count in both) * 1e6)
+                served += sum(count for _, count in both)
+    against = median(two / one for one, two in zip(single, double, strict=True))
+    report.add(f"networkStats of {scale.clients:,} clients on one edge, CPU", median(single), "us/message")
+    report.add(f"… of {TOGETHER * scale.clients:,} on two, CPU", median(double), "us/message")
+    report.add("CPU a message of two edges against one", against, "times", ("<=", 1.1))
+    due = scale.rounds * TOGETHER * scale.clients * scale.seconds * 1000 / fanout.STATS_MS
+    report.add("served of what was due on two", served / due, "")
 
 
 async def main(scale: Scale) -> int:

@@ -18,7 +18,7 @@ class FakeSigner:
     """A relayer with these keys that keeps what it is sent, and answers when it is told to."""
 
     def __init__(self, relayers: dict[int, str], *, answers: bool = True, run: str = "r") -> None:
-        self.hello = Hello(run, relayers, 1)
+        self.hello = Hello(run, relayers, 1, by_number=True)
         self.answers = answers
         self.greets = True
         """Whether it takes edges for its own."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from relayer_edges import Line
 from relayer_support import RELAYERS, BlockMaker, as_json, connected, start, transfer, wallet
@@ -18,8 +21,10 @@ from millrace.relayer.forwarding import wire
 from millrace.relayer.gateway import drain, gateway
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.signing.wire import Answer
+from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
 from relayer.conftest import Front
+from relayer.nasty import mutated, spoilt
 
 ALICE, BOB = wallet(1), wallet(1, 3)
 HERE = ("127.0.0.0/8",)
@@ -292,3 +297,46 @@ async def test_an_end_waits_for_those_who_move(world: Any, monkeypatch: pytest.M
             assert await stays.push() == {"type": "serverShutdown", "moveTo": ["ws://other"]}
             assert (await asyncio.wait_for(stays.socket.receive(), 10)).data == 1001
             await ending
+
+
+class Talk(websocket.Session):
+    """A client that sends what bytes it likes, and takes one answer for each message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: asyncio.Queue[Any] = asyncio.Queue()
+
+    def on_message(self, kind: websocket.Kind, data: bytes) -> None:
+        self._said.put_nowait(msgspec.json.decode(data))
+
+    async def ask(self, text: bytes) -> Any:
+        """What is answered to a message."""
+        self.send_text(text)
+        return await asyncio.wait_for(self._said.get(), 20)
+
+
+async def test_an_edge_answers_as_its_relayer_does(world: Any) -> None:
+    """Whatever is sent, spoilt or not, the answer is the same at an edge as at the relayer, id and words included."""
+    names = "max_control_messages", "submit_rate", "submit_burst", "receive_rate", "receive_burst"
+    bounds = dict.fromkeys(names, 10**9) | {"max_batch": 3}
+    await start(world, edges=HERE, **bounds)
+    chance = random.Random(4711)
+    good = [as_json(transfer(wallet(shard), nonce)) for shard in range(3) for nonce in range(2)]
+    async with connected(world.ws) as client:  # from now on their answers stay the same
+        for tx in good:
+            await client.ask(action="relay", tx=tx)
+    async with edge(world, **bounds) as front:
+        for _ in range(5):
+            direct, by_edge = Talk(), Talk()  # so many refusals on one connection would close it
+            await websocket.connect(f"ws://127.0.0.1:{world.service.port}/ws", direct)
+            await websocket.connect(front.ws, by_edge)
+            for number in range(60):
+                some = chance.sample(good, chance.randrange(5))
+                given: dict[str, Any] = chance.choice(({"tx": chance.choice(good)}, {"txs": some}))
+                message = {"action": chance.choice(("relay", "broadcast")), "requestId": number, **given}
+                text = json.dumps(mutated(chance, message) if chance.random() < 0.4 else message).encode()
+                text = spoilt(chance, text) if chance.random() < 0.4 else text
+                assert await by_edge.ask(text) == await direct.ask(text), text[:1_000]
+            direct.close()
+            by_edge.close()
+    assert world.service.shared.under_way == 0

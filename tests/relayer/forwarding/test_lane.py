@@ -13,6 +13,7 @@ from relayer_support import RELAYERS, as_json, connected, transfer, wallet
 from millrace.chain import address
 from millrace.relayer.forwarding import wire
 from millrace.relayer.gateway.submitting import MAX_WAITING
+from millrace.relayer.protocol import strict_json
 from relayer.conftest import Front
 
 ALICE = wallet(1)
@@ -93,14 +94,57 @@ async def test_subscriptions_come_before_replies(before: Before) -> None:
 
 
 async def test_what_is_no_message_never_leaves(before: Before) -> None:
-    """What cannot be read is refused at the edge, by the words of a relayer; so is a key that stands twice."""
+    """What cannot be read is refused at the edge, by the words of a relayer."""
     await before.start()
-    tx = msgspec.json.encode(as_json(transfer(ALICE))).decode()
     async with connected(before.front.ws) as client:
-        for text in ('{"action":"relay"}', f'{{"action":"relay","tx":{tx},"tx":{tx}}}', '{"action":"relay","txs":[]}'):
+        for text in (
+            '{"action":"relay"}',
+            '{"action":"relay","txs":[]}',
+            '{"action":"relay","tx":{}',
+            '{"action":"give"}',
+        ):
             await client.socket.send_str(text)
             assert (await client.reply())["status"] == "fail"
+        await client.socket.send_str('{"action":"subscribe","topic":"accounts","topic":"accounts"}')
+        assert (await client.reply())["reason"] == "invalid message"
     assert before.signer.got == []
+
+
+@pytest.mark.parametrize("length", [1, 70_000])
+async def test_a_submission_leaves_as_it_came(before: Before, length: int) -> None:
+    """A relayer gets the client's bytes, also those that nobody asked for: it judges what it was sent, not a copy."""
+    await before.start()
+    data = msgspec.json.encode(as_json(transfer(ALICE, data=b"x" * length))).decode()
+    text = f'{{ "other":[{{}}],"requestId":"\\u0061", "tx":{data},\n"action":"broadcast" }}'
+    async with connected(before.front.ws) as client:
+        await client.socket.send_str(text)
+        await before.signer.wait(1)
+        (submitted,) = before.signer.got
+        assert (submitted.body, submitted.marked) == (text.encode(), strict_json.marks(text.encode()))
+        before.signer.reply(submitted)
+        assert (await client.reply())["requestId"] == "a"
+
+
+async def test_a_batch_that_is_divided_is_judged_whole(before: Before) -> None:
+    """No relayer sees the whole of what is divided: a key that stands twice in it is refused at the edge."""
+    other = FakeSigner({0: KEYS[0]})
+    before.signer.hello = msgspec.structs.replace(before.signer.hello, relayers={1: KEYS[1], 2: KEYS[2]})
+    before.signer.answers = True
+    try:
+        await before.front.start([await before.signer.start(), await other.start()])
+        txs = msgspec.json.encode([as_json(transfer(wallet(shard))) for shard in (0, 1)]).decode()
+        twice = txs.replace('"nonce":0', '"nonce":1,"nonce":0', 1)
+        async with connected(before.front.ws) as client:
+            await client.ask(action="relay", tx=as_json(transfer(wallet(0))))  # both have said who they are
+            await client.ask(action="relay", tx=as_json(transfer(wallet(1))))
+            for body in (f'"txs":{txs},"txs":{txs}', f'"txs":{twice}'):
+                await client.socket.send_str(f'{{"action":"relay","requestId":7,{body}}}')
+                reply = await client.reply()
+                assert (reply["reason"], reply["requestId"]) == ("invalid message", 7)
+            assert (len(before.signer.got), len(other.got)) == (1, 1)
+            assert (await client.ask(action="relay", txs=msgspec.json.decode(txs)))["status"] == "completed"
+    finally:
+        await other.kill()
 
 
 async def test_a_reply_that_is_none(before: Before) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 from relayer_support import as_json, start, transfer, wallet
 
 from millrace.relayer.forwarding import wire
 from millrace.relayer.ledger.inflight import Entry
+from millrace.relayer.protocol import strict_json
 
 ALICE = wallet(1)
 HERE = ("127.0.0.0/8",)
@@ -31,8 +33,11 @@ class Socket:
 
     async def submit(self, channel: int, number: int, body: dict[str, Any], client: str = "1.2.3.4") -> None:
         """A submission in a message of its own."""
-        data = msgspec.json.encode(body | {"requestId": number})
-        record = wire.submit(channel, number, 10, client, "", data)
+        await self.submit_bytes(channel, number, msgspec.json.encode(body), client)
+
+    async def submit_bytes(self, channel: int, number: int, data: bytes, client: str = "1.2.3.4") -> None:
+        """The same of what is no body."""
+        record = wire.submit(channel, number, strict_json.marks(data), client, "", data)
         await self._socket.send_bytes(len(record).to_bytes(4, "big") + record)
 
     async def reply(self) -> tuple[int, int, Any]:
@@ -130,3 +135,35 @@ async def test_bytes_of_a_client_are_paid_for_here_too(world: Any) -> None:
             await edge.submit(number, number, {"action": "relay", "tx": tx}, client)
             found.append((await edge.reply())[2].get("detail"))
         assert found[0] is None and found[3] == "too many bytes from this address" and found[4] is None
+
+
+@pytest.mark.parametrize("length", [1, 70_000])
+async def test_answers_go_by_numbers(world: Any, length: int) -> None:
+    """What a client calls its request is the edge's matter: replies and refusals come under the edge's number."""
+    await start(world, edges=HERE, hub_url="")
+    tx = msgspec.json.encode(as_json(transfer(ALICE, data=b"x" * length))).decode()
+    good = f'{{"action":"broadcast","requestId":"mine","tx":{tx}}}'
+    twice = f'{{"action":"broadcast","requestId":2,"requestId":3,"tx":{tx}}}'
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge = Socket(socket)
+        for number, text, action in (
+            (11, good, "broadcast"),
+            (12, twice, "broadcast"),
+            (13, "[" + "1," * length, None),
+        ):
+            await edge.submit_bytes(1, number, text.encode())
+            _, found, reply = await edge.reply()
+            assert (found, reply["action"]) == (number, action) and "requestId" not in reply
+            assert number == 11 or (reply["status"], reply["reason"]) == ("fail", "invalid message")
+
+
+async def test_what_cannot_be_read_counts_as_control_messages(world: Any) -> None:
+    """So many submissions of a client that cannot be read are refused for that, and more for their number."""
+    await start(world, edges=HERE, hub_url="", max_control_messages=2)
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge = Socket(socket)
+        details = []
+        for number in range(3):
+            await edge.submit_bytes(1, number, b'{"action":"relay","tx":{},"tx":{}}')
+            details.append((await edge.reply())[2]["reason"])
+    assert details == ["invalid message", "invalid message", "rate limit exceeded"]

@@ -34,7 +34,7 @@ def test_the_others_come_back(channel: int, number: int, body: bytes, words: str
     assert wire.read_announce(wire.announce(channel, b"h" * 32)) == (channel, b"h" * 32)
     assert wire.read_rest(wire.rest(channel, 1.5)) == (channel, 1.5)
     assert wire.read_close(wire.close(channel, 1008, words)) == (channel, 1008, words)
-    said, refusal = Hello(words, {0: words, 2: "b"}, 8201), Refusal(number % 2**53, ["0a" * 32], words)
+    said, refusal = Hello(words, {0: words, 2: "b"}, 8201, True), Refusal(number % 2**53, ["0a" * 32], words)
     assert wire.read_hello(wire.hello(said)) == said
     assert wire.read_refused(wire.refused(refusal)) == refusal
 
@@ -55,8 +55,10 @@ def test_anything_else_is_refused(read: object, data: bytes) -> None:
 
 
 NOBODY_SAYS = (
-    (wire.read_hello, wire.hello(Hello("r", {}, 65_536))),
-    (wire.read_hello, wire.hello(Hello("r", {}, -1))),
+    (wire.read_hello, wire.hello(Hello("r", {}, 65_536, True))),
+    (wire.read_hello, wire.hello(Hello("r", {}, -1, True))),
+    (wire.read_hello, wire.HELLO + b'{"run":"r","relayers":{},"httpPort":1}'),  # of who would answer by request ids
+    (wire.read_hello, wire.HELLO + b'{"run":"r","relayers":{},"httpPort":1,"byNumber":false}'),
     (wire.read_refused, wire.refused(Refusal(1, ["no hash"], ""))),
     (wire.read_rest, wire.rest(1, math.inf)),
     (wire.read_rest, wire.rest(1, math.nan)),

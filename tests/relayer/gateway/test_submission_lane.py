@@ -84,7 +84,7 @@ class Session:
     def slow_down(self, wait: float) -> None:
         self.slowed.append(wait)
 
-    def refuse_unread(self, data: bytes, reason: Reason) -> None:
+    def refuse_unread(self, data: bytes, reason: Reason, number: int | None = None) -> None:
         self.unread.append(reason.reason)
 
     def control_message(self, request: Any) -> None:

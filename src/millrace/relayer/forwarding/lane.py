@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec import UNSET, Raw
 
 from millrace.relayer.forwarding import parts
 from millrace.relayer.forwarding.parts import Piece, Routed
@@ -16,7 +17,7 @@ from millrace.relayer.forwarding.upstream import Pending, Upstream
 from millrace.relayer.forwarding.wire import HEAD_BYTES
 from millrace.relayer.gateway.limits import milliseconds
 from millrace.relayer.gateway.shared import Shared
-from millrace.relayer.gateway.submitting import Submitting, has_room, read_large
+from millrace.relayer.gateway.submitting import Submitting, Unread, has_room, read_large
 from millrace.relayer.protocol import messages, reasons, strict_json
 from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason, Refused
@@ -35,18 +36,29 @@ class Session(Submitting, Protocol):
     def send_text(self, payload: bytes) -> None: ...
 
 
+class _Came(NamedTuple):
+    """A submission, and the bytes it came in."""
+
+    request: Relay | Broadcast
+    data: bytes
+    marked: int
+    """`strict_json.marks` of it."""
+    has_good_keys: bool
+    """Whether it was made sure that none stands twice."""
+
+
 class _Whole:
     """A submission as its client knows it; its parts are with one relayer or with several."""
 
-    __slots__ = ("action", "left", "pieces", "request_id", "since", "size")
+    __slots__ = ("action", "left", "pieces", "request_id", "since")
 
-    def __init__(self, request: Relay | Broadcast, size: int, since: float) -> None:
+    def __init__(self, request: Relay | Broadcast, left: int, since: float) -> None:
         self.action = messages.action_of(request)
-        self.request_id = request.request_id
-        self.size, self.since = size, since
-        self.left = 0
+        self.request_id, self.since = request.request_id, since
+        self.left = left
         """Parts that are not answered."""
         self.pieces: list[Piece] = []
+        """Those that are, of a submission in several."""
 
 
 class ForwardLane:
@@ -59,26 +71,27 @@ class ForwardLane:
         self._under_way: dict[int, _Whole] = {}
         """By the number of each part."""
         self._submissions = 0
-        self._unread: deque[Relay | Broadcast | bytes] = deque()
+        self._unread: deque[_Came | Unread] = deque()
         """Large messages that wait to be read, and what came after them."""
         self._reader: asyncio.Task[None] | None = None
         self._refused_topics: dict[str, Reason] = {}
 
     # ---- what the session calls
 
-    def add(self, request: Relay | Broadcast) -> None:
-        """Forward a submission in its turn, or refuse it."""
-        if not self._has_room(messages.action_of(request), request.request_id):
+    def add(self, request: Relay | Broadcast, data: bytes, marked: int) -> None:
+        """Forward a submission, the bytes it came in, in its turn, or refuse it."""
+        if not has_room(self._session, self._shared, self._submissions + len(self._unread), request):
             return
+        came = _Came(request, data, marked, False)
         if self._reader is None:
-            self._forward(request)
+            self._forward(came)
         else:
-            self._unread.append(request)
+            self._unread.append(came)
 
     def read_later(self, data: bytes) -> None:
         """Read a large message, whose bytes are paid for, in its turn, or refuse it."""
-        if self._has_room(None, None):
-            self._unread.append(data)
+        if has_room(self._session, self._shared, self._submissions + len(self._unread)):
+            self._unread.append(Unread(data))
             if self._reader is None:
                 self._reader = asyncio.create_task(self._read())
 
@@ -92,25 +105,25 @@ class ForwardLane:
 
     # ---- in
 
-    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
-        under_way = self._submissions + len(self._unread)
-        return has_room(self._session, self._shared, under_way, action, request_id)
-
     async def _read(self) -> None:
         try:
             while self._unread and not self._session.closed:
                 item = self._unread.popleft()
-                request = item if not isinstance(item, bytes) else await read_large(item, self._session, self._shared)
-                if request is not None and not self._session.closed:
-                    self._forward(request)
+                if isinstance(item, Unread):
+                    request = await read_large(item, self._session, self._shared)
+                    if request is None or self._session.closed:
+                        continue
+                    item = _Came(request, item.data, strict_json.marks(item.data), True)
+                self._forward(item)
         except Exception:
             log.exception("a submission was not forwarded")
             self._session.close(1011, "internal error")
         finally:
             self._reader = None
 
-    def _forward(self, request: Relay | Broadcast) -> None:
+    def _forward(self, came: _Came) -> None:
         """Send a submission to whoever signs for it; a batch that is for several relayers in parts."""
+        request = came.request
         transactions = messages.transactions_of(request)
         size = len(transactions)
         wait = self._shared.submissions.take(self.client, size, self._shared.clock())
@@ -119,33 +132,47 @@ class ForwardLane:
             self._session.refuse(messages.action_of(request), reason, request.request_id)
             self._session.slow_down(wait)
             return
+        number, upstream = self._signers.next_number(), self._signers.only
+        if upstream is not None:
+            self._send(self._enter(request, 1), Pending(number, self, size, came.marked, came.data), upstream)
+            return
         items = [parts.routed(raw) for raw in transactions]
         targets = parts.divided(items, self._signers.choose)
-        whole = _Whole(request, size, self._shared.clock())
+        if len(targets) == 1:
+            (upstream,) = targets
+            self._send(self._enter(request, 1), Pending(number, self, size, came.marked, came.data, items), upstream)
+        else:
+            self._divide(came, transactions, items, targets)
+
+    def _divide(
+        self, came: _Came, transactions: list[Raw], items: list[Routed], targets: dict[Upstream, list[int]]
+    ) -> None:
+        """Send the parts of a batch; what nobody but this edge sees whole is judged here."""
+        try:
+            if not came.has_good_keys:
+                most = messages.max_marks(self._shared.settings.max_batch)
+                strict_json.refuse_duplicate_keys(came.data, came.marked, most)
+        except Refused as refusal:
+            self._session.refuse_unread(came.data, refusal.reason)
+            return
+        whole = self._enter(came.request, len(targets))
+        for upstream, positions in targets.items():
+            chosen = [transactions[position] for position in positions]
+            body = messages.encode(msgspec.structs.replace(came.request, tx=UNSET, txs=chosen))
+            theirs = [items[position] for position in positions]
+            number, marked = self._signers.next_number(), strict_json.marks(body)
+            self._send(whole, Pending(number, self, len(chosen), marked, body, theirs, positions), upstream)
+
+    def _enter(self, request: Relay | Broadcast, count: int) -> _Whole:
+        """A submission of so many parts is under way."""
         self._submissions += 1
         self._shared.under_way += 1
-        whole.left = len(targets)
-        for upstream, positions in targets.items():
-            part = request
-            if len(targets) > 1:
-                chosen = [transactions[position] for position in positions]
-                part = msgspec.structs.replace(request, tx=msgspec.UNSET, txs=chosen)
-            self._send(whole, part, [items[position] for position in positions], positions, upstream)
+        return _Whole(request, count, self._shared.clock())
 
-    def _send(
-        self,
-        whole: _Whole,
-        part: Relay | Broadcast,
-        items: list[Routed],
-        positions: list[int],
-        upstream: Upstream,
-    ) -> None:
-        number = self._signers.next_number()
-        body = messages.encode(msgspec.structs.replace(part, request_id=number))
-        self._under_way[number] = whole
-        pending = Pending(number, self, items, positions, strict_json.marks(body), body)
+    def _send(self, whole: _Whole, pending: Pending, upstream: Upstream) -> None:
+        self._under_way[pending.number] = whole
         reason: Reason | None = reasons.MESSAGE_TOO_LARGE
-        if len(body) + len(self.authorization) < self._shared.settings.max_message_bytes + HEAD_BYTES // 2:
+        if len(pending.body) + len(self.authorization) < self._shared.settings.max_message_bytes + HEAD_BYTES // 2:
             reason = self._signers.send(pending, upstream)
         if reason is not None:
             self.answered(pending, reason)
@@ -159,21 +186,20 @@ class ForwardLane:
             return
         if isinstance(answer, Reason):
             answer = messages.fail_reply(whole.action, self._shared.count(answer))
-        whole.pieces.append(Piece(pending.positions, answer))
         whole.left -= 1
-        if whole.left:
-            return
+        if whole.left or whole.pieces:
+            whole.pieces.append(Piece(pending.positions, answer))
+            if whole.left:
+                return
         self._submissions -= 1
         self._shared.under_way -= 1
         self._shared.answers.observe(self._shared.clock() - whole.since)
-        self._session.send_text(parts.with_request_id(self._reply(whole), whole.request_id))
+        self._session.send_text(parts.with_request_id(self._reply(whole, answer), whole.request_id))
 
-    def _reply(self, whole: _Whole) -> bytes:
+    def _reply(self, whole: _Whole, answer: bytes) -> bytes:
+        """What the client is told: the answer, or what the answers to all parts come to."""
         try:
-            if len(whole.pieces) > 1:
-                body = parts.joined(whole.pieces, whole.action)
-            else:
-                body = parts.checked(whole.pieces[0].answer)
+            body = parts.joined(whole.pieces, whole.action) if whole.pieces else parts.checked(answer)
             return parts.with_refused_topics(body, self._refused_topics) if self._refused_topics else body
         except parts.UNREADABLE as error:
             log.error("a relayer's answer is not understood", extra={"reason": str(error)})

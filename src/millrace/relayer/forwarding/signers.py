@@ -72,6 +72,8 @@ class Signers:
     ) -> None:
         """`on_refusal` hears that an accepted transaction will never run."""
         self.all = [Upstream(url, self, clock) for url in settings.forward_to]
+        self.only = self.all[0] if len(self.all) == 1 else None
+        """Who takes everything, where there is no choice."""
         self.forwarded = 0
         """Transactions forwarded since the start, …"""
         self.again = 0
@@ -140,8 +142,8 @@ class Signers:
 
     def choose(self, item: Routed) -> Upstream:
         """Who takes a transaction: up, if any that may is."""
-        if len(self.all) == 1:
-            return self.all[0]
+        if self.only is not None:
+            return self.only
         holders = self.holders(item.relayer)
         return _nearest(item.sender, [each for each in holders if each.accepts] or holders)
 
@@ -155,7 +157,7 @@ class Signers:
 
     def send(self, pending: Pending, upstream: Upstream) -> Reason | None:
         """Forward a submission; why not, where there is no room."""
-        size = len(pending.items)
+        size = pending.size
         if upstream.transactions + size > self._most or upstream.is_full:
             self.refused += size
             return FULL
@@ -169,12 +171,7 @@ class Signers:
     def heard(self, upstream: Upstream, record: bytes) -> None:
         """A record of a relayer. Raises `WireError`."""
         kind = record[:1]
-        if kind == wire.REPLY:
-            _, number, body = wire.read_reply(record)
-            pending = upstream.forget(number)
-            if pending is not None:
-                pending.owner.answered(pending, body)
-        elif kind == wire.ANNOUNCE:
+        if kind == wire.ANNOUNCE:
             channel, tx_hash = wire.read_announce(record)
             if channel in self._clients:
                 self._clients[channel].announced(tx_hash)
@@ -192,7 +189,7 @@ class Signers:
     def found(self, upstream: Upstream) -> None:
         """A relayer is there (again): it is sent what waits for it."""
         for pending in list(upstream.waiting.values()):
-            self.again += len(pending.items) if pending.sent else 0
+            self.again += pending.size if pending.sent else 0
             upstream.send(pending)
 
     def lost(self, upstream: Upstream) -> None:
@@ -201,7 +198,7 @@ class Signers:
             other = self._other(pending, upstream)
             if other is not None:
                 upstream.forget(pending.number)
-                self.again += len(pending.items)
+                self.again += pending.size
                 other.send(pending)
 
     def _other(self, pending: Pending, lost: Upstream) -> Upstream | None:
@@ -227,7 +224,7 @@ class Signers:
                 if not is_away and now < pending.until:
                     continue
                 upstream.forget(pending.number)
-                self.refused += len(pending.items)
+                self.refused += pending.size
                 lost = UNKNOWN if is_away else SILENT
                 pending.owner.answered(pending, lost if pending.sent else AWAY)
 

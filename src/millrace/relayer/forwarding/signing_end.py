@@ -179,7 +179,7 @@ class EdgeSession(websocket.Session):
 
 
 class EdgeClient:
-    """A client of an edge, as a submission lane sees a session. Its edge put a number in the place of request ids."""
+    """A client of an edge, as a submission lane sees a session. The edge's numbers take the place of request ids."""
 
     def __init__(self, edge: EdgeSession, shared: Shared, first: Submitted) -> None:
         self.client = first.client
@@ -188,6 +188,7 @@ class EdgeClient:
         self.is_full = False
         """There are too many clients: nothing is taken from this one."""
         self._edge, self._shared, self._channel = edge, shared, first.channel
+        self._control = SlidingWindow(shared.settings.max_control_messages)
         self._flood = SlidingWindow(FLOOD_MESSAGES, FLOOD_SECONDS)
         self._lane = SubmissionLane(shared, self)
 
@@ -213,8 +214,9 @@ class EdgeClient:
             try:
                 request = messages.decode_request(body, self._shared.settings.max_batch, marked)
             except Refused as refusal:
-                self.refuse_unread(body, refusal.reason)
+                self.refuse_unread(body, refusal.reason, submitted.number)
                 return
+            request = msgspec.structs.replace(request, request_id=submitted.number)
             if isinstance(request, Relay | Broadcast):
                 self._lane.add(request)
             else:
@@ -244,10 +246,11 @@ class EdgeClient:
         """A message is refused, as who asks may be for the service's own reasons."""
         self._send(request_id, messages.fail_reply(action, self._shared.count(reason)))
 
-    def refuse_unread(self, data: bytes, reason: Reason) -> None:
-        """A message could not be read."""
-        action, number = messages.decode_envelope(data)
-        self.refuse(action, reason, number)
+    def refuse_unread(self, data: bytes, reason: Reason, number: int | None = None) -> None:
+        """A message could not be read; it counts as a control message."""
+        action, _ = messages.decode_envelope(data)
+        limited = self._shared.over_control_limit(self._control, self.client, 1)
+        self.refuse(action, limited or reason, number)
 
     def slow_down(self, wait: float) -> None:
         """Have the edge read nothing for a while from who was told, and does not heed it."""

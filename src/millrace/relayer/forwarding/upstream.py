@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -41,13 +41,25 @@ class Owner(Protocol):
 class Pending:
     """A submission on its way: kept until it is answered, and sent again, the same bytes, when a connection is lost."""
 
-    __slots__ = ("body", "items", "marked", "number", "owner", "positions", "sent", "since", "until")
+    __slots__ = ("body", "items", "marked", "number", "owner", "positions", "sent", "since", "size", "until")
 
     def __init__(
-        self, number: int, owner: Owner, items: list[Routed], positions: list[int], marked: int, body: bytes
+        self,
+        number: int,
+        owner: Owner,
+        size: int,
+        marked: int,
+        body: bytes,
+        items: Sequence[Routed] = (),
+        positions: Sequence[int] = (),
     ) -> None:
-        self.number, self.owner, self.items, self.positions = number, owner, items, positions
-        self.marked, self.body = marked, body
+        self.number, self.owner, self.marked, self.body = number, owner, marked, body
+        self.size = size
+        """How many transactions it has, …"""
+        self.items = items
+        """… and whom they are for, where there is a choice."""
+        self.positions = positions
+        """Where they stand in the whole, if this is a part."""
         self.sent = False
         """Whether any relayer may have it."""
         self.since: float | None = None
@@ -60,7 +72,7 @@ class Events(Protocol):
     """Who hears of what a relayer says."""
 
     def heard(self, upstream: Upstream, record: bytes) -> None:
-        """A record other than the greeting came. Raises `WireError`."""
+        """A record came that is neither greeting nor reply. Raises `WireError`."""
 
     def lost(self, upstream: Upstream) -> None:
         """The connection has ended, with what is in `waiting` unanswered."""
@@ -169,7 +181,7 @@ class Upstream:
         """Have it answered by this relayer, now or when there is a connection."""
         if pending.number not in self.waiting:
             self.waiting[pending.number] = pending
-            self.transactions += len(pending.items)
+            self.transactions += pending.size
             self.bytes += len(pending.body)
         link = self._link
         if link is None:
@@ -187,7 +199,7 @@ class Upstream:
         """What was to be answered under this number is no more this relayer's."""
         pending = self.waiting.pop(number, None)
         if pending is not None:
-            self.transactions -= len(pending.items)
+            self.transactions -= pending.size
             self.bytes -= len(pending.body)
         return pending
 
@@ -199,6 +211,12 @@ class Upstream:
 
     def take(self, link: _Link, record: bytes) -> None:
         """A record came. Raises `WireError`."""
+        if record.startswith(wire.REPLY):  # nearly always
+            _, number, body = wire.read_reply(record)
+            pending = self.forget(number)
+            if pending is not None:
+                pending.owner.answered(pending, body)
+            return
         if not record.startswith(wire.HELLO):
             if record.startswith(wire.REFUSED) and self.said is not None:
                 self._heard = f"{self.said.run}:{wire.read_refused(record).number}"

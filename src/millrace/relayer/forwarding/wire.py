@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -49,6 +49,8 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     """Whom it pays with, by shard."""
     http_port: Annotated[int, Meta(ge=0, le=MAX_PORT)]
     """Of its REST interface, at the host of its WebSocket; 0 until it listens there."""
+    by_number: Literal[True]
+    """It answers under the number of a record, whatever request id its body has; who would not is sent nothing."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -69,6 +71,7 @@ class Submitted(NamedTuple):
     client: str
     authorization: str
     body: bytes
+    """As it came: what is wrong with it is judged here, and its request id is the edge's matter."""
 
 
 _hello = msgspec.json.Decoder(Hello)

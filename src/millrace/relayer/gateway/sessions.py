@@ -137,7 +137,8 @@ class PublicSession(_Listener):
             self._held = 0
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        self._let_go()
+        if self._held:
+            self._let_go()
         if self.meter is not None and self.meter.is_over:
             self._shared.egress.skipped += 1
             self.refuse(None, reasons.RATE_LIMIT.but("too many bytes are sent to this address", 1_000), None)
@@ -153,12 +154,12 @@ class PublicSession(_Listener):
         try:
             if kind != "text":
                 raise Refused(reasons.INVALID_MESSAGE.but("send text, not binary"))
-            request = messages.decode_request(data, self._shared.settings.max_batch, marked)
+            request = self._shared.decode(data, self._shared.settings.max_batch, marked)
         except Refused as refusal:
             self.refuse_unread(data if kind == "text" else b"", refusal.reason)
             return
         if isinstance(request, Relay | Broadcast):
-            self._submissions().add(request)
+            self._submissions().add(request, data, marked)
         else:
             self.control_message(request)
 
@@ -195,7 +196,7 @@ class PublicSession(_Listener):
         self._shared.unfinished.give(self.client, size + PART_BYTES)
         self._postponed_bytes -= size + PART_BYTES
 
-    def refuse_unread(self, data: bytes, reason: Reason) -> None:
+    def refuse_unread(self, data: bytes, reason: Reason, number: int | None = None) -> None:
         """Answer a message that could not be read; it counts as a control message."""
         action, request_id = messages.decode_envelope(data)
         self.refuse(action, self._over_control_limit(1) or reason, request_id)
@@ -212,12 +213,7 @@ class PublicSession(_Listener):
 
     def _over_control_limit(self, topics: int) -> Reason | None:
         """Why a control message of so many topics is too much, of this connection or of its address."""
-        shared, now = self._shared, self._shared.clock()
-        wait = self._control.admit(now)
-        if wait:
-            return reasons.RATE_LIMIT.but("too many control messages", milliseconds(wait))
-        wait = 0.0 if is_local(self.client) else shared.control.take(self.client, topics, now)
-        return reasons.RATE_LIMIT.but("too many topics from this address", milliseconds(wait)) if wait else None
+        return self._shared.over_control_limit(self._control, self.client, topics)
 
     def refuse(
         self,

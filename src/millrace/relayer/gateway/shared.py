@@ -7,16 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from millrace.relayer.gateway.audience import Audience
-from millrace.relayer.gateway.limits import TOLD, TOLD_RATE, Connections, TokenBuckets, Wrong
+from millrace.relayer.gateway.limits import (
+    TOLD,
+    TOLD_RATE,
+    Connections,
+    SlidingWindow,
+    TokenBuckets,
+    Wrong,
+    milliseconds,
+)
 from millrace.relayer.gateway.subscriptions import Subscriptions
 from millrace.relayer.gateway.traffic import Egress, HeldBytes
-from millrace.relayer.protocol import reasons, topics
+from millrace.relayer.protocol import messages, reasons, topics
 from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.submission.submitter import Submitter
 from millrace.runtime import websocket
-from millrace.runtime.client_address import ClientAddress
+from millrace.runtime.client_address import ClientAddress, is_local
 from millrace.runtime.measures import ANSWER_BUCKETS, Timings
 from millrace.runtime.tracing import Tracer
 
@@ -35,7 +43,9 @@ Snapshot = Callable[[], bytes]
 class Lane(Protocol):
     """Where a session's submissions go."""
 
-    def add(self, request: Relay | Broadcast) -> None: ...
+    def add(self, request: Relay | Broadcast, data: bytes, marked: int, /) -> None:
+        """Take a submission, read from `data`, which has so many signs of structure."""
+
     def read_later(self, data: bytes) -> None: ...
     def clear(self) -> None: ...
 
@@ -75,6 +85,8 @@ class Shared:
         """From a submission's arrival to its reply."""
         self.audiences = {name: Audience(self.egress) for name in topics.STREAMS}
         """Who hears each stream of statistics, by its topic."""
+        self.decode = messages.request_to_forward if settings.forward_to else messages.decode_request
+        """Reads the request in a message, given the size of the largest batch and the message's signs of structure."""
         self.forward: Callable[[Any], Lane] | None = None
         """Of an edge: makes the lane of a session, whose submissions others sign."""
         self.stopping = False
@@ -93,6 +105,15 @@ class Shared:
         cost = self.wrong.cost(client, wrong, right)
         if cost:
             self.submissions.charge(client, cost, self.clock())
+
+    def over_control_limit(self, window: SlidingWindow, client: str, topics: int) -> Reason | None:
+        """Why a control message of so many topics is too much, of the window's connection or of its address."""
+        now = self.clock()
+        wait = window.admit(now)
+        if wait:
+            return reasons.RATE_LIMIT.but("too many control messages", milliseconds(wait))
+        wait = 0.0 if is_local(client) else self.control.take(client, topics, now)
+        return reasons.RATE_LIMIT.but("too many topics from this address", milliseconds(wait)) if wait else None
 
     def count(self, reason: Reason) -> Reason:
         """Count a refusal by its code, which is one of a fixed set."""

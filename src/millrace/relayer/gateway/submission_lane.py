@@ -13,7 +13,7 @@ from typing import Any
 from millrace.relayer.gateway.limits import GONE, milliseconds, overloaded
 from millrace.relayer.gateway.replies import submission_reply, told_of
 from millrace.relayer.gateway.shared import Shared
-from millrace.relayer.gateway.submitting import Submitting, has_room, read_large
+from millrace.relayer.gateway.submitting import Submitting, Unread, has_room, read_large
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.protocol import messages, reasons, topics
 from millrace.relayer.protocol.messages import Broadcast, Relay
@@ -32,21 +32,21 @@ class SubmissionLane:
     def __init__(self, shared: Shared, session: Submitting) -> None:
         self._shared = shared
         self._session = session
-        self._waiting: deque[tuple[float, int, Relay | Broadcast | bytes]] = deque()
+        self._waiting: deque[tuple[float, int, Relay | Broadcast | Unread]] = deque()
         """Submissions, and large messages not read yet: each with its time, and how many transactions it has."""
         self._under_way = 0
         self._worker: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()
 
-    def add(self, request: Relay | Broadcast) -> None:
-        """Take a submission in its turn, or refuse it."""
-        if self._has_room(messages.action_of(request), request.request_id) and self._admit(request):
+    def add(self, request: Relay | Broadcast, data: bytes = b"", marked: int = 0) -> None:
+        """Take a submission in its turn, or refuse it; the bytes it came in matter at an edge alone."""
+        if has_room(self._session, self._shared, self._under_way, request) and self._admit(request):
             self._queue(request, len(messages.transactions_of(request)))
 
-    def read_later(self, data: bytes, request_id: messages.RequestId | None = None) -> None:
-        """Read a large message, whose bytes are paid for, in its turn, or refuse it by its id, if that is known."""
-        if self._has_room(None, request_id):
-            self._queue(data, 0)
+    def read_later(self, data: bytes, number: int | None = None) -> None:
+        """Read a large message, whose bytes are paid for, in its turn, or refuse it; an edge gave it a number."""
+        if has_room(self._session, self._shared, self._under_way, request_id=number):
+            self._queue(Unread(data, number), 0)
 
     def clear(self) -> None:
         """Nobody waits for what was not begun."""
@@ -54,9 +54,9 @@ class SubmissionLane:
             size = self._waiting.popleft()[1]
             self._done(size, size)
 
-    async def _read(self, data: bytes) -> Relay | Broadcast | None:
+    async def _read(self, unread: Unread) -> Relay | Broadcast | None:
         """The submission in a large message, let in; anything else is answered here."""
-        request = await read_large(data, self._session, self._shared)
+        request = await read_large(unread, self._session, self._shared)
         if request is None or not self._admit(request):
             return None
         self._shared.submitter.admission.enter(self._session.client, len(messages.transactions_of(request)))
@@ -84,10 +84,7 @@ class SubmissionLane:
             self._session.slow_down(wait)
         return not wait
 
-    def _has_room(self, action: str | None, request_id: messages.RequestId | None) -> bool:
-        return has_room(self._session, self._shared, self._under_way, action, request_id)
-
-    def _queue(self, item: Relay | Broadcast | bytes, size: int) -> None:
+    def _queue(self, item: Relay | Broadcast | Unread, size: int) -> None:
         """A submission of `size` transactions, or a large message to be read, waits for its turn on this connection."""
         self._shared.submitter.admission.enter(self._session.client, size)
         self._under_way += 1
@@ -106,7 +103,7 @@ class SubmissionLane:
         try:
             while self._waiting and last is None:
                 since, size, item = self._waiting.popleft()
-                request = await self._read(item) if isinstance(item, bytes) else item
+                request = await self._read(item) if isinstance(item, Unread) else item
                 if request is not None:
                     size = len(messages.transactions_of(request))
                 if request is None or self._session.closed:

@@ -105,6 +105,15 @@ def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Re
     return request
 
 
+def request_to_forward(data: bytes, max_batch: int, marked: int | None = None) -> Request:
+    """The same at an edge: who signs gets the same bytes, and looks for keys that stand twice in submissions."""
+    marked = strict_json.marks(data) if marked is None else marked
+    request = typed_request(data, marked, max_batch)
+    if not isinstance(request, _Submission):
+        strict_json.refuse_duplicate_keys(data, marked, max_marks(max_batch))
+    return request
+
+
 def typed_request(data: bytes, marked: int, max_batch: int) -> Request:
     """The same before anybody has looked for keys that stand twice."""
     request = strict_json.decode(data, _requests, marked)
