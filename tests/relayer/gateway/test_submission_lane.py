@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from relayer_support import as_json, transfer, wallet
 
+from millrace.relayer.gateway.gathering import BUSY_PACE, WINDOW_SECONDS, Gathering
 from millrace.relayer.gateway.limits import GONE
 from millrace.relayer.gateway.submission_lane import SubmissionLane
 from millrace.relayer.gateway.submitting import MAX_WAITING
@@ -112,6 +113,7 @@ class Setting:
             tracer=Tracer(TracingSettings()),
             stopping=False,
             under_way=0,
+            gathering=Gathering(lambda: self.now),
         )
         self.lane = SubmissionLane(cast(Any, self.gateway), cast(Any, self.session))
 
@@ -145,6 +147,34 @@ async def test_the_next_is_taken_while_earlier_ones_are_finished(setting: Settin
         await settle()
     assert [reply["requestId"] for reply in setting.session.replies] == [2, 0, 1]
     assert setting.gateway.under_way == 0 and setting.counted == ["nonce_too_low"] * 3
+
+
+async def test_what_waits_for_others_is_under_way_and_ends_with_its_connection(setting: Setting) -> None:
+    """At a busy pace a submission sets out with others'; what its connection sends meanwhile goes along, in order."""
+    gathering = setting.gateway.gathering
+    for _ in range(int(BUSY_PACE * WINDOW_SECONDS)):
+        gathering.accepted(1)
+    for _ in range(3):
+        gathering.join(1, 0, lambda: None)  # three connections in this window
+    setting.now += WINDOW_SECONDS
+    other = SubmissionLane(cast(Any, setting.gateway), cast(Any, Session()))
+    setting.add(0)
+    setting.add(1)
+    other.add(Relay(request_id=2, tx=msgspec.Raw(TX)))
+    await settle()
+    assert setting.submitter.taken == [] and setting.gateway.under_way == 3
+    other.clear()
+    assert setting.gateway.under_way == 2
+    gathering.join(1, 0, lambda: None)  # all three are there
+    for count in (1, 2):
+        await settle()
+        assert len(setting.submitter.taken) == count
+        setting.submitter.may_take.release()
+    await settle()
+    for done in setting.submitter.finished.values():
+        done.set_result(None)
+    await settle()
+    assert [reply["requestId"] for reply in setting.session.replies] == [0, 1] and setting.gateway.under_way == 0
 
 
 async def test_so_many_may_be_under_way(setting: Setting) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from millrace.relayer.gateway.audience import Audience
+from millrace.relayer.gateway.gathering import Gathering
 from millrace.relayer.gateway.limits import (
     TOLD,
     TOLD_RATE,
@@ -73,6 +74,7 @@ class Shared:
         self.unfinished = HeldBytes(
             int(max(settings.receive_burst, 2 * settings.max_message_bytes)), settings.unfinished_bytes
         )
+        self.gathering = Gathering(clock)
         self.wrong = Wrong()
         self.told = TokenBuckets(TOLD_RATE, TOLD)
         self.control = TokenBuckets(settings.control_rate, settings.control_burst)
@@ -102,6 +104,8 @@ class Shared:
                 right += 1
             elif result.code in WRONG_SIGNATURE:
                 wrong += 1
+        if right:
+            self.gathering.accepted(len(results))
         cost = self.wrong.cost(client, wrong, right)
         if cost:
             self.submissions.charge(client, cost, self.clock())

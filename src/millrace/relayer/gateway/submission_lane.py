@@ -35,6 +35,10 @@ class SubmissionLane:
         self._waiting: deque[tuple[float, int, Relay | Broadcast | Unread]] = deque()
         """Submissions, and large messages not read yet: each with its time, and how many transactions it has."""
         self._under_way = 0
+        self._seen = 0
+        """See `Gathering`."""
+        self._gathers = False
+        """Whether what waits sets out with the next departure."""
         self._worker: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()
 
@@ -90,7 +94,18 @@ class SubmissionLane:
         self._under_way += 1
         self._shared.under_way += 1
         self._waiting.append((self._shared.clock(), size, item))
-        if self._worker is None:
+        if self._worker is not None or self._gathers:
+            return
+        if isinstance(item, bytes):
+            self._set_out()
+        else:
+            self._gathers = True
+            self._seen = self._shared.gathering.join(size, self._seen, self._set_out)
+
+    def _set_out(self) -> None:
+        """Begin with what waits, if anybody still waits for it."""
+        self._gathers = False
+        if self._waiting:
             self._worker = asyncio.create_task(self._work())
 
     async def _work(self) -> None:

@@ -1,0 +1,93 @@
+"""Short submissions that come close together set out together, while there are many.
+
+Each that sets out by itself wakes signing process, journal and event loop, twice and more: at a thousand a second that
+takes more of the processor than what is done for it. So while submissions are accepted at a pace at which some come
+within a few milliseconds, each waits for the next departure. Nobody waits for company that is not there: at a lower
+pace everybody sets out at once, and so does a group that has everybody in it who has lately submitted anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from millrace.relayer.rules.slices import PART
+
+INTERVAL = 0.006
+"""Seconds from the first of a group to its departure, at most."""
+FULL = 2 * PART
+"""Transactions with which a group departs at once."""
+LONG = PART // 2
+"""Transactions of a submission that is company enough for itself: it would be answered late for little."""
+WINDOW_SECONDS = 0.1
+"""The pace is measured in windows of this length, and holds for the next one."""
+BUSY_PACE = 300.0
+"""Accepted submissions a second from which on others come within an interval. What is refused does not count: who
+sends only that makes nobody wait."""
+
+
+class Gathering:
+    """The next departure, and who waits for it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since = clock()
+        self._window = 1
+        """The number of this window."""
+        self._accepted = 0
+        """Short submissions in it, …"""
+        self._connections = 0
+        """… and connections that began with one."""
+        self._is_busy = False
+        self._connections_before = 0
+        """What the window before was like."""
+        self._waiting: list[Callable[[], None]] = []
+        self._size = 0
+        self._departure: asyncio.TimerHandle | None = None
+
+    def accepted(self, size: int) -> None:
+        """A submission of `size` transactions was answered, and something of it was accepted."""
+        if size < LONG:
+            self._accepted += 1
+
+    def join(self, size: int, seen: int, set_out: Callable[[], None]) -> int:
+        """Call `set_out` at the next departure of a connection's submission, which is now if it need not wait.
+
+        Returns what the connection's next one is to show as `seen`; 0 at first.
+        """
+        if size >= LONG:
+            set_out()
+            return seen
+        window = self._look(seen)
+        if not self._is_busy:
+            set_out()
+            return window
+        self._waiting.append(set_out)
+        self._size += size
+        if self._size >= FULL or len(self._waiting) >= self._connections_before:
+            self._depart()
+        elif self._departure is None:
+            self._departure = asyncio.get_running_loop().call_later(INTERVAL, self._depart)
+        return window
+
+    def _look(self, seen: int) -> int:
+        """The window now, in which a connection has something that it did not have in the window `seen`."""
+        now = self._clock()
+        if now - self._since >= WINDOW_SECONDS:
+            self._is_busy = self._accepted >= BUSY_PACE * (now - self._since)
+            self._connections_before = self._connections
+            self._accepted = self._connections = 0
+            self._since = now
+            self._window += 1
+        if seen != self._window:
+            self._connections += 1
+        return self._window
+
+    def _depart(self) -> None:
+        if self._departure is not None:
+            self._departure.cancel()
+        waiting, self._waiting = self._waiting, []
+        self._size, self._departure = 0, None
+        for set_out in waiting:
+            set_out()
