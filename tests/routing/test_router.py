@@ -17,9 +17,10 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import PoolState
 from millrace.dex.vault import execute
 from millrace.routing.curve import NoCurve
+from millrace.routing.cycles import Cycles
 from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
-from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.router import Limits, NoRoute, Route, Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
 MARKET = make_market(120, seed=5)
@@ -154,15 +155,42 @@ def test_two_pools_at_odds_are_a_cycle_wherever_their_token_is_traded() -> None:
         assert {fill.trade.pool.id for fill in done.fills} >= {"x", "j"}
 
 
+def cycles_of(router: Router, amount: int) -> Cycles:
+    """A question for cycles of the wrapped native token that asks nothing of the search."""
+
+    def forward(_: int, __: bool) -> Route:
+        raise NoRoute
+
+    return Cycles(
+        WRAPPED, amount, router.depth(WRAPPED), forward, lambda route: route.execution.amount_out, router.outlets, 0.0
+    )
+
+
 def test_cycles_trade_no_more_than_pays() -> None:
     """Of a plan that sells too much only the part is traded that earns most, and never more than there is."""
     router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED)).whole
     done = router.forward(WRAPPED, WRAPPED, 10**22, Limits(), "hybrid").execution
     earned = done.amount_out - done.amount_in
     more = [leg._replace(value=4 * leg.value) if leg.mode == FIXED else leg for leg in done.legs]
-    assert router._with_less(done._replace(legs=more), WRAPPED, 10**22).amount_out - 10**22 > 0.999 * earned
-    few = router._with_less(done._replace(legs=more), WRAPPED, 10**15)
+    assert cycles_of(router, 10**22).with_less(done._replace(legs=more)).amount_out - 10**22 > 0.999 * earned
+    few = cycles_of(router, 10**15).with_less(done._replace(legs=more))
     assert sum(fill.amount_in for fill in few.fills if fill.trade.token_in == WRAPPED) <= 10**15
+
+
+def test_less_than_cycles_would_sell_is_looked_for_itself() -> None:
+    """What they were found to sell decides, not what is left of that; where there is more, nobody asks for just it."""
+    router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED)).whole
+    plan = router.forward(WRAPPED, WRAPPED, 10**22, Limits(), "hybrid")
+    sold = sum(fill.amount_in for fill in plan.execution.fills if fill.trade.token_in == WRAPPED)
+    for amount, itself in ((sold // 3, True), (3 * sold, False)):
+        asked: list[int] = []
+
+        def forward(part: int, _: bool, asked: list[int] = asked) -> Route:
+            asked.append(part)
+            return plan
+
+        cycles_of(router, amount)._replace(forward=forward, deadline=math.inf).best()
+        assert (amount in asked) == itself
 
 
 @given(amount=st.integers(10**15, 10**19))
@@ -173,7 +201,7 @@ def test_of_an_amount_that_pays_all_is_traded_that_earns(amount: int) -> None:
     router = Router(CYCLES.pools, DictMarket(CYCLES.pools, WRAPPED))
     done = router.forward(WRAPPED, WRAPPED, amount, Limits(), "hybrid").execution
     sold = sum(fill.amount_in for fill in done.fills if fill.trade.token_in == WRAPPED)
-    full = router.whole._with_less(done, WRAPPED, amount, most=amount)
+    full = cycles_of(router, amount).with_less(done, most=amount)
     assert sold == amount or full.amount_out <= done.amount_out
 
 

@@ -8,11 +8,9 @@ import math
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
-from millrace.dex.aggregator_contract import FIXED
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing import net as nets
@@ -20,12 +18,12 @@ from millrace.routing.astray import astray
 from millrace.routing.attempt import Ask, Done, Plans, longest, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
+from millrace.routing.cycles import Cycles
 from millrace.routing.exactpath import BUDGET, NeedsTime, PathFinder, needed
-from millrace.routing.execution import Walked, portion
+from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours, list_favours
 from millrace.routing.find import LARGE as LARGE_NET
 from millrace.routing.flowwalk import FlowWalker
-from millrace.routing.golden import golden_section
 from millrace.routing.kernelsearch import CyclePrices, Found, KernelSearch, Split
 from millrace.routing.limits import Limits as Limits  # callers know it from here
 from millrace.routing.limits import costs_of, fees_of, path_hops
@@ -34,7 +32,10 @@ from millrace.routing.mispricing import Algorithm as Algorithm
 from millrace.routing.mispricing import Mispricing
 from millrace.routing.net import Bools, Edges, Graph
 from millrace.routing.outlets import find_outlets
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of
+from millrace.routing.plan import PlanError, net_of
+from millrace.routing.route import NoRoute as NoRoute
+from millrace.routing.route import Route as Route
+from millrace.routing.route import gap_of
 from millrace.routing.shares import NOTHING, WHOLE, Room
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import make_terms
@@ -48,17 +49,11 @@ from millrace.routing.venue import (
     sort_out,
     with_moved,
 )
-from millrace.routing.walk import Walker
 from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
 FEW_UNITS = 1e-3  # relative: up to here, of 2 700 questions at coarse units none found more by so many looks
 HASTY_LOOKS = 100  # the same where next to nothing can be gained; of those left to Python for one who must not wait
-MOST_OF_CYCLES, CYCLE_PARTS = 2, 30  # powers of two: times the deepest reserve, and how many less cycles are tried with
-# The same: every third is tried first, then, if one earns, all that are so much less and more than what the best sells.
-# More finds the same, but for a split in chunks: that is best at four to ten times of it.
-CYCLE_STRIDE, CYCLE_LESS, CYCLE_MORE = 3, 1, 5
-SLIGHTLY_LESS = 0.99  # of what cycles sell: where that earns more, the best part of it is looked for
 NEAR = 1.1  # times: scales read off a rate that has moved further cost a search a large part of what it finds
 OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
 MANY_HOPS = 10  # pools on a path: what requests may ask for at most, and get unless they ask for less
@@ -71,21 +66,6 @@ NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 CLEARLY, CLEARLY_TABULATED = 1e-5, 1e-2
 SLIGHTLY = 1e-6  # relative: more than parts per million make of the output of a plan whose units do not count
 _DESCENTS = 8
-
-
-class NoRoute(Exception):
-    """The tokens are not connected, or no cycle earns anything."""
-
-
-class Route(NamedTuple):
-    """An executed plan. `gap` bounds how far (relative) any split over the market could be above it."""
-
-    execution: Execution
-    gap: float | None
-
-    def bound(self) -> float:
-        """What no split over the market pays more than; infinite where that is not known."""
-        return math.inf if self.gap is None or self.gap >= 1.0 else self.execution.amount_out / (1.0 - self.gap)
 
 
 class Router(SpotGraph):
@@ -345,104 +325,14 @@ class Router(SpotGraph):
         deadline: float,
         hurry: bool,
     ) -> Route:
-        """The most profitable cycles: the best of plans for amounts that are the same in every question.
+        """The most profitable cycles."""
 
-        A larger amount has all of these to choose from that a smaller one has; of each as much is traded as pays, up to
-        what there is. The plan for just what there is counts only where that is less than they would sell: a larger
-        amount could do the same, but would not look for it. Where none earns its fee it is the one that earns most
-        before that: who pays the fee is not asked here.
-        """
-        best: Route | None = None
-        every: list[Execution] = []
-        upper, sold = math.inf, 0
-        for part in (*self._parts(token, amount), amount):
-            if every and time.monotonic() > deadline:
-                break
-            own, near = part == amount, sold >> CYCLE_LESS <= part <= sold << CYCLE_MORE
-            if sold and not (sold > amount if own else near):
-                continue  # cycles for it sell the same as others, or much less than could be sold
-            with contextlib.suppress(NoRoute, PlanError):
-                budget = COARSE_LOOKS if own and best is None else 0
-                found = self._forward(token, also, part, limits, algorithm, deadline, hurry, budget)
-                if part >= amount:  # who has more can do the same and keep the rest
-                    upper = min(upper, found.bound() - (part - amount))
-                if self._net(found, limits) > part:
-                    done = Route(self._with_less(found.execution, token, amount), None)
-                    best = done if best is None else self._better(best, done, limits)
-                    sold = _sold(found.execution.legs, token) if best.execution is done.execution else sold
-                every.append(found.execution)
-        for more in self._with_more(every, token, amount):
-            every.append(more)
-            best = best and self._better(best, Route(more, None), limits)
-        if best is None or self._net(best, limits) <= amount:
-            best = self._earning_most(every, token, amount)
-        if best is None or best.execution.amount_out <= amount:
-            raise NoRoute("no profitable cycle")
-        gap = _gap(best.execution.amount_out, upper)
-        return best._replace(gap=1.0 if gap is None else gap)
+        def forward(part: int, looks: bool) -> Route:
+            most = COARSE_LOOKS if looks else 0
+            return self._forward(token, also, part, limits, algorithm, deadline, hurry, most)
 
-    def _earning_most(self, plans: Iterable[Execution], token: str, amount: int) -> Route | None:
-        """Of cycles, with no more than `amount` sold, the one that earns most, whatever their fees."""
-        most: Execution | None = None
-        for plan in plans:
-            with contextlib.suppress(PlanError):
-                done = self._with_less(plan, token, amount)
-                most = done if most is None or done.amount_out > most.amount_out else most
-        return None if most is None else Route(most, None)
-
-    def _parts(self, token: str, amount: int) -> list[int]:
-        """Amounts for which cycles are looked for: powers of two from the first that is no less than all there is.
-
-        Those that are asked in any case come first: the largest, and every third of them all, whatever the amount, so
-        that who has more begins with the same.
-        """
-        most = self.depth(token) << MOST_OF_CYCLES
-        every = [most >> shift for shift in range(CYCLE_PARTS)]
-        parts = [part for part in every if 0 < part < 2 * amount]
-        wide = {*parts[:1], *every[::CYCLE_STRIDE]}
-        return sorted(parts, key=lambda part: part not in wide)
-
-    def _with_more(self, plans: Iterable[Execution], token: str, amount: int) -> list[Execution]:
-        """Of cycles that sell all that they were looked for with, the same for up to twice as much, if there is more.
-
-        For still more there are others. What of an amount is more than a power of two would else stay unsold.
-        """
-        more = []
-        for plan in plans:
-            if plan.amount_in < amount and plan.amount_in == _sold(plan.legs, token):
-                with contextlib.suppress(PlanError):  # a pool on the way may not be able to pay for more
-                    more.append(self._with_less(plan, token, amount, min(2 * plan.amount_in, amount)))
-        return more
-
-    def _with_less(self, done: Execution, token: str, amount: int, most: int = 0) -> Execution:
-        """Cycles in which no more than `amount` is sold, and no more than pays. Raises `PlanError`.
-
-        No more than `most`, either: what they sell as they are, unless it is given.
-        """
-        sold = _sold(done.legs, token)
-        most = most or min(sold, amount)
-
-        def cut(part: float) -> Execution:
-            legs, left, before = list(done.legs), portion(most, part), 0
-            for k, leg in enumerate(legs):
-                if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED:
-                    upto = before + leg.value  # sums are rounded: all that is left is sold, to the unit
-                    legs[k] = leg._replace(value=upto * left // sold - before * left // sold)
-                    before = upto
-            return Walker.replay(legs, token, amount, self.outlets).done(token)
-
-        def worth(part: float) -> int:
-            try:
-                return cut(part).amount_out
-            except PlanError:
-                return 0
-
-        whole = cut(1.0)
-        if worth(SLIGHTLY_LESS) <= whole.amount_out:
-            return whole
-        tried = golden_section(worth)
-        part = max(tried, key=lambda part: tried[part])
-        return cut(part) if tried[part] > whole.amount_out else whole
+        net, deepest = partial(self._net, limits=limits), self.depth(token)
+        return Cycles(token, amount, deepest, forward, net, self.outlets, deadline).best()
 
     def _gains_astray(self, route: Route, token_out: str) -> bool:
         """Whether edges astray could make the answer just found a better one."""
@@ -451,10 +341,8 @@ class Router(SpotGraph):
 
     def _better(self, one: Route, other: Route, limits: Limits) -> Route:
         """The answer that pays more, less its fee, with the lower one of their bounds."""
-        upper = min(one.bound(), other.bound())
         best = other if self._net(other, limits) > self._net(one, limits) else one
-        gap = _gap(best.execution.amount_out, upper)
-        return best._replace(gap=1.0 if gap is None else gap)
+        return best.below(min(one.bound(), other.bound()))
 
     def _net(self, route: Route, limits: Limits) -> int:
         """What an answer pays, less its fee."""
@@ -736,11 +624,6 @@ def _trades_with(trades: Sequence[Trade], pools: Container[str]) -> Bools:
     return np.array([trade.pool.id in pools for trade in trades], np.bool_)
 
 
-def _sold(legs: Iterable[AnyLeg], token: str) -> int:
-    """How much of a token legs sell in fixed amounts."""
-    return sum(leg.value for leg in legs if isinstance(leg, Leg) and leg.trade.token_in == token and leg.mode == FIXED)
-
-
 def _leaves_most(ask: Ask, flow: Done, found: Found, upper: float) -> bool:
     """Whether no other plan can pay a unit more, nor a single path leave more after its fee."""
     if flow.amount_out + 1 <= upper or rounding(flow) > NEGLIGIBLE:
@@ -751,9 +634,4 @@ def _leaves_most(ask: Ask, flow: Done, found: Found, upper: float) -> bool:
 
 def _proven(done: Done, upper: float) -> Route:
     """The answer with its gap to the bound."""
-    return Route(done.execution(), _gap(done.amount_out, upper))
-
-
-def _gap(paid: int, upper: float) -> float | None:
-    """How far an output is below its bound, relative; None where there is no bound."""
-    return max(0.0, 1.0 - paid / upper) if 0.0 < upper < math.inf else None
+    return Route(done.execution(), gap_of(done.amount_out, upper))

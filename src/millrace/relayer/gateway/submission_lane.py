@@ -96,7 +96,7 @@ class SubmissionLane:
         self._waiting.append((self._shared.clock(), size, item))
         if self._worker is not None or self._gathers:
             return
-        if isinstance(item, bytes):
+        if isinstance(item, Unread):
             self._set_out()
         else:
             self._gathers = True
