@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from Cython.Build import cythonize
@@ -21,8 +22,12 @@ def build(root: Path, *, checked: bool = False) -> Path:
 
     `checked` ones look at every index: to find what reads outside of an array, by tests and slow searches.
     """
-    folder, work = root / "src", root / "build" / "kernels"
-    work.mkdir(parents=True, exist_ok=True)
+    (root / "build").mkdir(exist_ok=True)
+    with TemporaryDirectory(prefix="kernels-", dir=root / "build") as work:  # one for each of several builds at once
+        return _build_in(Path(work), root / "src", checked)
+
+
+def _build_in(work: Path, folder: Path, checked: bool) -> Path:
     source = work / f"{NAME}.pyx"
     source.write_text(join(folder, PACKAGE, checked=checked))
     extension = Extension(

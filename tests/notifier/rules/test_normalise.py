@@ -242,3 +242,25 @@ def test_an_event_out_of_order_is_read_too() -> None:
     facts = rules.facts_of(0, sliced.transactionPool, block.blockData.body)
     rules.normalise(sliced.transactionPool, facts, Memory())
     assert list(sliced.transactionPool.logs[0].log.events) == [turned]
+
+
+def test_what_an_arrived_transaction_sends_on_is_told_once() -> None:
+    """A contract called from another shard pays back: its shard tells the payment, and the payer's does not again."""
+    memory = Memory()
+    source, contract, back = save_block(0, 1), save_block(1, 9), save_block(0, 4)
+    paid = event(POOL, "ESDTTransfer", b"B-123456", b"", b"\x07", ALICE)
+    add_log(source, TX.hex(), [transfer()])
+    arrive(contract, 0, TX)
+    add_log(contract, TX.hex(), [transfer(), event(POOL, "swap"), paid])
+    add_result(contract, RESULT, TX)
+    contract.blockData.body.miniBlocks.add(senderShardID=1, receiverShardID=0, txHashes=[RESULT])
+    add_log(back, RESULT.hex(), [paid])
+    arrive(back, 1, RESULT)
+    told_again = pb.OutportBlock.FromString(contract.SerializeToString())
+    for block in (source, contract, back):
+        normalise(block, memory)
+    assert [e.identifier for e in events_of(contract)] == [b"swap", b"ESDTTransfer"]
+    assert events_of(contract)[1] == paid
+    assert events_of(back) == []
+    normalise(told_again, memory)
+    assert told_again == contract, "saved again after a revert it is the same block"

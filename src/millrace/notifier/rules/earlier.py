@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from operator import itemgetter
+from struct import Struct
 from typing import Generic, TypeVar
 
 from millrace.chain.proto.slices_pb2 import SlicedLogData
-from millrace.notifier.rules.raw_events import TRANSFERS, identifier_of, without_data
+from millrace.notifier.rules.raw_events import IN_TRANSFERS, TRANSFERS, hash_of, identifier_of
 
 _REMEMBERED_RESULTS = 100_000
-_LEAVING_BYTES = 12 * 1024 * 1024  # of logs whose transfers other shards will confirm, and …
-_STAYING_BYTES = 4 * 1024 * 1024  # … of those that no other shard should know of
+_LEAVING_BYTES = 12 * 1024 * 1024  # of transfers that other shards will confirm, and …
+_STAYING_BYTES = 4 * 1024 * 1024  # … of logs with those that no other shard should know of
 _LOG_BYTES = 300  # what keeping one takes besides its bytes
+_OWNER_BYTES = 150  # what the transfers of a transaction take besides theirs
+_TRANSFER = Struct("=QIq")  # the telling that it belongs to, the shard that told it, and its hash
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -91,13 +94,53 @@ class _ToldLogs:
         return self._old.get(owner, []) + self._new.get(owner, [])
 
 
+class _ToldTransfers:
+    """The transfers that came last, between half of `limit` and `limit` bytes of them: the older half goes at once.
+
+    A heavy block has 60 KB of logs with transfers, and a shard may stand still for minutes: what it will confirm is
+    kept as hashes, in a seventh of that.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._half = limit // 2
+        self._size = 0
+        self._new: dict[int, bytes] = {}
+        self._old: dict[int, bytes] = {}
+
+    def add(self, telling: int, shard: int, told: Sequence[tuple[str, bytes]]) -> None:
+        """Logs that one block told, each with the transaction that it belongs to; too many of one are not kept."""
+        found: dict[int, list[bytes]] = {}
+        for owner, log in told:
+            packed = [_TRANSFER.pack(telling, shard, transfer) for transfer in _transfers(log)]
+            found.setdefault(hash(owner), []).extend(packed)
+        for key, transfers in found.items():
+            size = len(transfers) * _TRANSFER.size + _OWNER_BYTES
+            if size > self._half:
+                continue
+            self._new[key] = self._new.get(key, b"") + b"".join(transfers)
+            self._size += size
+            if self._size >= self._half:
+                self._old, self._new, self._size = self._new, {}, 0
+
+    def get(self, owner: str) -> Iterator[tuple[int, int, int]]:
+        """Of a transaction: telling, shard and hash of each."""
+        key = hash(owner)
+        return _TRANSFER.iter_unpack(self._old.get(key, b"") + self._new.get(key, b""))
+
+
+def _transfers(log: bytes) -> list[int]:
+    """The hashes of the transfers in a log."""
+    events = SlicedLogData.FromString(log).log.events
+    return [hash_of(event) for event in events if IN_TRANSFERS in event and identifier_of(event) in TRANSFERS]
+
+
 class Memory:
     """Results and transfers of earlier blocks. Hashes are in hex."""
 
     def __init__(self) -> None:
         self._originals: _Newest[str, str] = _Newest(_REMEMBERED_RESULTS)
         self._tellings = 0
-        self._leaving, self._staying = _ToldLogs(_LEAVING_BYTES), _ToldLogs(_STAYING_BYTES)
+        self._leaving, self._staying = _ToldTransfers(_LEAVING_BYTES), _ToldLogs(_STAYING_BYTES)
 
     def remember_results(self, originals: dict[str, str]) -> None:
         """Smart-contract results belong to transactions."""
@@ -110,7 +153,7 @@ class Memory:
     def remember_transfers(self, shard: int, told: Sequence[tuple[str, bytes]], leaving: Set[str]) -> None:
         """What a block of `shard` told: transactions, and logs (`SlicedLogData`) with all their transfers.
 
-        `leaving` are the transactions that go on elsewhere: their logs are remembered for longer.
+        `leaving` are the transactions that go on elsewhere: their transfers are remembered for longer.
         """
         self._tellings += 1
         if leaving:
@@ -118,19 +161,18 @@ class Memory:
             told = [item for item in told if item[0] not in leaving]
         self._staying.add(self._tellings, shard, told)
 
-    def told_elsewhere(self, shard: int, owner: str) -> dict[bytes, int]:
-        """Transfers of a transaction, without their data, that another shard told, and how often.
+    def told_elsewhere(self, shard: int, owner: str) -> dict[int, int]:
+        """Hashes of a transaction's transfers that another shard told, and how often.
 
         The shard that told one first counts, and what it said last: it tells a block again that it took back.
         """
-        tellings: dict[int, tuple[int, Counter[bytes]]] = {}
-        for telling, teller, log in sorted(self._leaving.get(owner) + self._staying.get(owner), key=itemgetter(0)):
-            transfers = tellings.setdefault(telling, (teller, Counter()))[1]
-            for event in SlicedLogData.FromString(log).log.events:
-                identifier = identifier_of(event)
-                if identifier in TRANSFERS:
-                    transfers[without_data(event, identifier)] += 1
-        known: dict[bytes, tuple[int, int]] = {}
+        told = list(self._leaving.get(owner))
+        for telling, teller, log in self._staying.get(owner):
+            told += [(telling, teller, transfer) for transfer in _transfers(log)]
+        tellings: dict[int, tuple[int, Counter[int]]] = {}
+        for telling, teller, transfer in sorted(told, key=itemgetter(0)):
+            tellings.setdefault(telling, (teller, Counter()))[1][transfer] += 1
+        known: dict[int, tuple[int, int]] = {}
         for teller, transfers in tellings.values():
             for transfer, times in transfers.items():
                 if known.get(transfer, (teller,))[0] == teller:

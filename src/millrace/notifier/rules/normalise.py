@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from millrace.chain.proto import outport_pb2 as pb
@@ -24,8 +25,8 @@ from millrace.notifier.rules.raw_events import (
     IN_TRANSFERS,
     MULTI_TRANSFER,
     TRANSFERS,
+    hash_of,
     identifier_of,
-    without_data,
 )
 
 _MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers may produce
@@ -112,8 +113,8 @@ class _Rules:
         self._failed = failed
         self._memory = memory
         self._splitter = splitter
-        self._elsewhere: dict[str, dict[bytes, int]] = {}
-        self._confirmed: Counter[tuple[str, bytes]] = Counter()
+        self._elsewhere: dict[str, dict[int, int]] = {}
+        self._confirmed: Counter[tuple[str, int]] = Counter()
 
     def apply(self, log: SlicedLogData, execution: str, owner: str) -> Iterable[tuple[str, bytes]]:
         """Apply the rules to the events of a log; what is to be remembered of it."""
@@ -130,7 +131,9 @@ class _Rules:
             kept = self._unconfirmed(events, owner)
         if len(events) != len(before) or len(kept) != len(events):
             log.log.events[:] = [event for event, _ in kept]
-        return () if undone or arrived else ((owner, log.SerializeToString()),)
+        if undone or TRANSFERS.isdisjoint(map(itemgetter(1), kept)):
+            return ()
+        return ((owner, log.SerializeToString()),)  # an arrived transaction moves tokens, too, and on to other shards
 
     def _unconfirmed(self, events: list[_Event], owner: str) -> list[_Event]:
         """The events without transfers that another shard told; each is left out as often as it did."""
@@ -142,7 +145,7 @@ class _Rules:
         kept = []
         for event, identifier in events:
             if identifier in TRANSFERS:
-                transfer = without_data(event, identifier)
+                transfer = hash_of(event)
                 self._confirmed[owner, transfer] += 1
                 if self._confirmed[owner, transfer] <= elsewhere.get(transfer, 0):
                     continue
