@@ -487,7 +487,7 @@ async def test_a_stream_that_can_never_answer_is_refused(service: Service) -> No
 
 
 async def test_streams_of_one_client_are_bounded(service: Service) -> None:
-    """One address may hold eight streams; the ninth gets 503, and a closed one makes room again."""
+    """One address may hold eight streams; the ninth gets 503."""
     opened = [await service.session.get(service.base + "/api/v1/quote/stream", params=GOOD) for _ in range(8)]
     first = [await stream.content.readuntil(b"\n\n") for stream in opened]
     assert len(set(first)) == 1

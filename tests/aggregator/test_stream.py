@@ -76,6 +76,19 @@ async def test_a_slow_stream_delays_no_other(service: Service) -> None:
     assert b"event:" in await slow
 
 
+async def test_who_asks_anew_and_anew_is_not_refused_for_streams_that_it_left(service: Service) -> None:
+    """A wallet opens a stream for each key that is pressed: only those that it still reads count."""
+    most = AggregatorSettings().max_streams_per_client
+    for _ in range(3 * most):
+        assert (await service.first_event(QUICK)).startswith(b"event: quote")
+    reading = [await service.session.get(service.base + "/api/v1/quote/stream", params=QUICK) for _ in range(most)]
+    refused = await service.session.get(service.base + "/api/v1/quote/stream", params=QUICK)
+    assert [answer.status for answer in (*reading, refused)] == [200] * most + [503]
+    assert len(service.api.streams) == most
+    for answer in (*reading, refused):
+        answer.close()
+
+
 async def test_a_question_of_many_streams_is_answered_once(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """Streams with the same question get the same bytes, computed once per snapshot."""
     asked: list[object] = []

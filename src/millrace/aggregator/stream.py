@@ -71,7 +71,8 @@ class Streams:
         self._settings = settings
         self._feed = feed
         self._answering = answering
-        self._open: set[asyncio.Task[object]] = set()
+        self._open: dict[asyncio.Task[object], tuple[web.Request, str]] = {}
+        """By its task: what a stream was asked with, and by whom."""
         self._by_client: Counter[str] = Counter()
         self._turn = asyncio.Lock()
         self._events: dict[QuoteRequest, _Event] = {}
@@ -83,15 +84,12 @@ class Streams:
 
     async def serve(self, request: web.Request, question: QuoteRequest, client: str) -> web.StreamResponse:
         """Send `quote` (or `error`) events until the client leaves or the service stops, and comments in between."""
-        if self._by_client[client] >= self._settings.max_streams_per_client:
-            raise OverShare("service unavailable: too many streams of this client", 503, retry_after=5.0)
-        if len(self._open) >= self._settings.max_streams:
-            raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
+        self._make_room(client)
         kind = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers={**kind, **origin_headers(request)})
         task = asyncio.current_task()
         assert task is not None
-        self._open.add(task)
+        self._open[task] = request, client
         self._by_client[client] += 1
         try:
             await response.prepare(request)
@@ -99,11 +97,39 @@ class Streams:
         except (ConnectionError, TimeoutError, asyncio.CancelledError):
             pass
         finally:
-            self._open.discard(task)
-            self._by_client[client] -= 1
-            if not self._by_client[client]:
-                del self._by_client[client]
+            self._forget(task)
         return response
+
+    def _make_room(self, client: str) -> None:
+        """Raises `ApiError` where there is none for another stream.
+
+        Who has left is noticed when there is something to write. Who asks anew with every key that is pressed would
+        be refused until then, so at a bound it is looked for.
+        """
+        for _ in range(2):
+            too_many_of_it = self._by_client[client] >= self._settings.max_streams_per_client
+            if not too_many_of_it and len(self._open) < self._settings.max_streams:
+                return
+            self._end_left()
+        if too_many_of_it:
+            raise OverShare("service unavailable: too many streams of this client", 503, retry_after=5.0)
+        raise ApiError("service unavailable: too many streams", 503, retry_after=5.0)
+
+    def _end_left(self) -> None:
+        """End the streams whose connection is no more."""
+        for task, (request, _) in list(self._open.items()):
+            if request.transport is None or request.transport.is_closing():
+                task.cancel()
+                self._forget(task)
+
+    def _forget(self, task: asyncio.Task[object]) -> None:
+        found = self._open.pop(task, None)
+        if found is None:
+            return
+        _, client = found
+        self._by_client[client] -= 1
+        if not self._by_client[client]:
+            del self._by_client[client]
 
     async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str, said: str) -> None:
         """`said`: the id of the event that the client has."""

@@ -85,7 +85,7 @@ def test_an_event_is_what_protobuf_reads(written: bytes) -> None:
 
 
 def test_a_stand_still_of_minutes_is_remembered() -> None:
-    """Of transactions that go on elsewhere, heavy blocks of three shards are remembered for more than three minutes."""
+    """Of transactions that go on elsewhere five hundred blocks of many are remembered."""
     memory = Memory()
     memory.remember_transfers(0, [("waits", log(b"\1"))], frozenset({"waits"}))
     for number in range(500):
