@@ -121,8 +121,10 @@ def _cancel_one(w: Work) -> bool:
     while True:
         e = w.t_list[token]
         token = w.e_a[e]
-        w.e_w[e] -= least
-        if w.e_w[e] <= 1e-12:
+        left = w.e_w[e] - least
+        # What is beyond all numbers goes, too: with an edge less every time this comes to an end.
+        w.e_w[e] = left if left > 1e-12 and w.e_w[e] < 1e300 else 0.0
+        if w.e_w[e] == 0.0:
             w.e_use[e] = False
         if token == start:
             break
