@@ -640,6 +640,30 @@ async def test_what_was_only_broadcast_and_ended_meanwhile_is_heard(several: Sev
     )
 
 
+async def test_a_start_that_fails_with_a_seat_does_not_forget_what_was_not_heard(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seat is this folder's from then on: the next start finds nothing else that says that events are lost."""
+    one = await several.start("one", claims_seats=1)
+    tx = transfer(ALICE, 0, relayed=False)
+    assert await submit(one, tx, kind="broadcast") == ["ok"]
+    one.service.journal.forget_cursor()
+    one.service.journal.keep_cursor = lambda *_: None  # type: ignore[method-assign]
+    await one.die()
+    await (await several.start("two", claims_seats=1)).end()
+
+    async def fail(_: Service) -> None:
+        raise OSError("no such file")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "_open_fates", fail)
+        with pytest.raises(OSError, match="no such file"):
+            await several.start("one", claims_seats=1)
+    one = await several.start("one", claims_seats=1)
+    (entry,) = one.service.lifecycle.inflight.entries()
+    assert entry.losses != one.service.lifecycle._losses
+
+
 async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: Several) -> None:
     """The same bytes may have come to another relayer, or who took our seat had them: only the chain knows."""
     one = await several.start("one")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 from relayer_support import BlockMaker, entry_of, killed_now, knows_its_place, start, submit, transfer, wallet
 
 from millrace.relayer.events import bookmark as module
+from millrace.relayer.events.bookmark import Bookmark
+from millrace_client.places import Place
 
 ALICE, BOB = wallet(1), wallet(2)
 
@@ -103,3 +106,22 @@ async def test_of_several_notifiers_without_ids_no_place_is_waited_for(world: An
     await world.hub.acknowledged(2)
     assert await submit(world, transfer(ALICE)) == ["ok"]
     assert not world.service.bookmark.is_known
+
+
+def test_of_several_notifiers_the_first_place_waits_for_nobody_elses_end() -> None:
+    """What had begun before reading did may take a quarter of an hour: nobody waits for it. It counts later."""
+    kept: list[int] = []
+    journal = SimpleNamespace(keep_cursor=lambda after, text: kept.append(after))
+    tracker = SimpleNamespace(low_water=7)
+    hub = SimpleNamespace(last=9, place=lambda number: Place(number, "id", ()) if number >= 7 else None)
+    fates = SimpleNamespace(puts=0, has=lambda puts: True)
+    bookmark = Bookmark(cast(Any, journal), cast(Any, fates), cast(Any, tracker), has_one=False)
+    bookmark.follow(cast(Any, hub))
+    bookmark.keep()
+    assert kept == [7] and bookmark.is_known
+    hub.last = 10
+    bookmark.keep()
+    assert kept == [7], "no further before that has ended"
+    tracker.low_water = 9
+    bookmark.keep()
+    assert kept == [7, 8]

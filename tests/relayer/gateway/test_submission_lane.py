@@ -6,9 +6,10 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
+import aiohttp
 import msgspec
 import pytest
-from relayer_support import as_json, transfer, wallet
+from relayer_support import as_json, connected, start, transfer, wallet
 
 from millrace.relayer.gateway.gathering import BUSY_PACE, WINDOW_SECONDS, Gathering
 from millrace.relayer.gateway.limits import GONE
@@ -175,6 +176,23 @@ async def test_what_waits_for_others_is_under_way_and_ends_with_its_connection(s
         done.set_result(None)
     await settle()
     assert [reply["requestId"] for reply in setting.session.replies] == [0, 1] and setting.gateway.under_way == 0
+
+
+async def test_only_what_could_wait_for_others_makes_others_wait(world: Any) -> None:
+    """Who submits over REST takes nobody along: only connections' submissions that were accepted are a pace."""
+    counted: list[int] = []
+    await start(world)
+    service = world.service
+    service.shared.gathering.accepted = counted.append
+    async with aiohttp.ClientSession() as http:
+        body = {"transactions": [as_json(transfer(wallet(1), relayed=False))]}
+        async with http.post(f"http://127.0.0.1:{service.http_port}/v1/broadcast", json=body) as answer:
+            assert len((await answer.json())["results"]) == 1
+    assert counted == []
+    async with connected(world.ws) as client:
+        for tx in (transfer(wallet(2)), transfer(wallet(2), data=b"another")):  # the second has the same nonce
+            await client.ask(action="relay", tx=as_json(tx))
+    assert counted == [1]
 
 
 async def test_so_many_may_be_under_way(setting: Setting) -> None:

@@ -97,7 +97,12 @@ class Bookmark:
             return None
         low = self._tracker.low_water
         last = self._hub.last if low is None else low - 1
-        return None if last is None else self._hub.place(last)
+        place = None if last is None else self._hub.place(last)
+        if place is None and low is not None and not self.is_known:
+            # The first event is needed itself until what it tells of has ended everywhere, which may take a quarter of
+            # an hour: nobody here waits for that. Of several notifiers no place is before it.
+            place = self._hub.place(low)
+        return place
 
     def _write(self, place: Place) -> None:
         self.is_known = True

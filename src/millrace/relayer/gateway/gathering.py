@@ -47,7 +47,7 @@ class Gathering:
         self._departure: asyncio.TimerHandle | None = None
 
     def accepted(self, size: int) -> None:
-        """A submission of `size` transactions was answered, and something of it was accepted."""
+        """A connection's submission of `size` transactions was answered, and something of it was accepted."""
         if size < LONG:
             self._accepted += 1
 

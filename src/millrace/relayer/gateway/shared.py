@@ -104,8 +104,6 @@ class Shared:
                 right += 1
             elif result.code in WRONG_SIGNATURE:
                 wrong += 1
-        if right:
-            self.gathering.accepted(len(results))
         cost = self.wrong.cost(client, wrong, right)
         if cost:
             self.submissions.charge(client, cost, self.clock())

@@ -173,9 +173,11 @@ class SubmissionLane:
         finally:
             self._done(len(batch.results), batch.unserved)
         self._shared.judged(self._session.client, results, since)
-        for result in results:
-            if isinstance(result, Reason):
-                self._shared.count(result)
+        refused = [result for result in results if isinstance(result, Reason)]
+        for reason in refused:
+            self._shared.count(reason)
+        if len(refused) < len(results):
+            self._shared.gathering.accepted(len(results))
         reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
         self._session.answer(reply)
         if trace is not None:

@@ -258,6 +258,16 @@ class Journal:
         self._cursor = None
         self.change(lambda connection: connection.execute("DELETE FROM meta WHERE name IN ('cursor', 'place')"))
 
+    def keep_loss(self, time_ms: int) -> None:
+        """Remember when events were lost last."""
+        change = "INSERT OR REPLACE INTO meta VALUES ('events_lost_ms', ?)"
+        self.change(lambda connection: connection.execute(change, (str(time_ms),)))
+
+    def lost_ms(self) -> int | None:
+        """When events were lost last, if they ever were. Raises `ValueError` for what no version wrote."""
+        found = self.read("SELECT value FROM meta WHERE name = 'events_lost_ms'")
+        return int(found[0][0]) if found else None
+
     def keep_pause(self, shards: frozenset[int]) -> None:
         """Remember which shards an operator paused."""
         text = " ".join(map(str, sorted(shards)))

@@ -69,6 +69,8 @@ def _go_on(journal: Journal, seat: Seat, taken: int, now_ms: int) -> bool:
     is_alone = journal.follows_alone(now_ms - FOLLOWED_MS)
     if is_alone and _is_earlier(journal, seat.cursor, seat.cursor_place):
         return False  # all that is ended since then is heard again, or for the first time
+    if is_alone:
+        journal.keep_loss(now_ms)  # a start that ends before it is heard of finds a seat that is ours already
     journal.keep_cursor(seat.cursor, seat.cursor_place)
     return is_alone
 

@@ -31,8 +31,6 @@ from millrace.relayer.rules.stages import Approved
 
 log = logging.getLogger(__name__)
 
-_EVENTS_LOST = "events_lost_ms"
-"""Entry of the journal's table `meta`: when events were lost last."""
 ROUND_MS = 6_000
 """The longest round: a block bears the time its round began, and may hold what came during it."""
 
@@ -256,12 +254,7 @@ class Lifecycle:
     def events_lost(self) -> None:
         """Events are missing from the stream: what ends from now on without them ends for all it can have cost."""
         self._losses += 1
-        at = str(self._wall_ms())
-
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_EVENTS_LOST, at))
-
-        self._journal.change(write)
+        self._journal.keep_loss(self._wall_ms())
 
     async def pause(self, shards: frozenset[int]) -> None:
         """These shards' keys pay for nobody until told otherwise, over restarts, too. Raises `JournalError`.
@@ -331,9 +324,8 @@ class Lifecycle:
 
     def _lost_ms(self) -> float | None:
         """When events were lost last, if they ever were. One that cannot be read is later than all that is there."""
-        found = self._journal.read("SELECT value FROM meta WHERE name = ?", (_EVENTS_LOST,))
         try:
-            return int(found[0][0]) if found else None
+            return self._journal.lost_ms()
         except ValueError as error:
             log.error(
                 "when events were lost cannot be read: all in flight may cost its fee", extra={"error": str(error)}
