@@ -29,7 +29,15 @@ cdef extern from *:
         __builtin_memcpy(&bits, &value, sizeof bits);
         return (Py_ssize_t)bits;
     }
+    static __thread int keeps_gil;
+    #define keep_gil_here(keeps) (keeps_gil = (keeps))
+    #define let_go() (keeps_gil ? NULL : PyEval_SaveThread())
+    #define take_back(state) do { if (state) PyEval_RestoreThread(state); } while (0)
     """
+    ctypedef struct PyThreadState
+    void keep_gil_here(bint keeps)
+    PyThreadState* let_go()
+    void take_back(PyThreadState* state)
     Py_ssize_t first_bit(unsigned long long bits) noexcept nogil
     unsigned long long high_word(unsigned long long a, unsigned long long b) noexcept nogil
     Py_ssize_t order_of(double value) noexcept nogil
@@ -46,6 +54,9 @@ cdef inline Py_ssize_t max_int(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
 
 cdef inline Py_ssize_t min_int(Py_ssize_t a, Py_ssize_t b) noexcept nogil:
     return b if b < a else a
+
+def keep_gil(bint keeps):
+    keep_gil_here(keeps)
 
 cdef int refuse(object array, str wanted) except -1:
     raise TypeError(f"a kernel wants a writable array of {wanted} in C's and the machine's order, "
@@ -205,7 +216,7 @@ def _structs(sources: Sources) -> list[str]:
 
 
 def _entry(function: Function) -> str:
-    """What Python calls: it reads the arguments, and the kernel runs without the GIL."""
+    """What Python calls: it reads the arguments, and the kernel runs without the GIL, unless its thread keeps it."""
     parameters, reads, passed = [], [], []
     for name, kind in function.parameters.items():
         if kind.kind in ("array", "struct"):
@@ -227,7 +238,8 @@ def _entry(function: Function) -> str:
         if kind.kind in ("array", "struct"):
             lines.append(f"    take_{kind.label}({name}, &c_{name})")
     called = f"{function.c}({', '.join(passed)})"
-    lines += ["    with nogil:", f"        {called if returns == NONE else 'result = ' + called}"]
+    lines += ["    cdef PyThreadState* state = let_go()"]
+    lines += [f"    {called if returns == NONE else 'result = ' + called}", "    take_back(state)"]
     if returns != NONE:
         lines.append(f"    return {_given('result', returns)}")
     return "\n".join(lines)

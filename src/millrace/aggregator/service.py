@@ -13,6 +13,7 @@ from millrace.aggregator.feed import Feed
 from millrace.aggregator.limiter import marks_of
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
+from millrace.routing.compiled import keep_gil
 from millrace.runtime.http import LINGER_SECONDS, HttpServer
 from millrace.runtime.origins import Origins
 from millrace.runtime.tracing import Tracer
@@ -31,6 +32,7 @@ class Service:
         self, settings: AggregatorSettings, feed: Feed[Snapshot], clients: Clients, tracer: Tracer | None = None
     ) -> None:
         sys.setswitchinterval(SWITCH_SECONDS)
+        keep_gil()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.collect()
         gc.freeze()  # modules stay: walking them again and again would hold up quotes

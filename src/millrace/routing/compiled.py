@@ -80,7 +80,10 @@ COMPILED = _kernels is not None
 
 
 def kernel(function: F) -> F:
-    """A kernel that Python calls. It works on the arrays of its arguments, makes none, and runs without the GIL."""
+    """A kernel that Python calls. It works on the arrays of its arguments, makes none, and runs without the GIL.
+
+    Unless its thread has said `keep_gil`.
+    """
     if _kernels is None:
         return _quiet(function)
     name = f"{function.__module__.rpartition('.')[2]}__{function.__name__}"
@@ -88,6 +91,16 @@ def kernel(function: F) -> F:
     if found is None:
         raise StaleKernels
     return cast(F, found)
+
+
+def keep_gil(keeps: bool = True) -> None:
+    """Whether kernels that this thread calls keep the GIL: for an event loop, whose questions take a moment.
+
+    A thread that gives it up loses it to any other that computes, and has to win it back after every kernel: some
+    dozen times a question, each time after a switch interval and whenever the system next runs the thread.
+    """
+    if _kernels is not None:
+        _kernels.keep_gil(keeps)
 
 
 def inlined(function: F) -> F:
