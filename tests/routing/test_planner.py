@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 from millrace.routing.synthetic import WRAPPED, make_market
+from millrace.routing.walk import Walker
 
 MARKET = make_market(100, seed=21, curved=0.3)
 BOOK = DictMarket(MARKET.pools, WRAPPED)
@@ -125,6 +128,30 @@ def test_reverse_quotes_cover_what_was_asked() -> None:
         assert route.execution.amount_out >= wanted
         assert route.execution.amount_out <= wanted * 1.01 + 10**6
         check(route, token_in, token_out)
+
+
+def test_a_reverse_quote_lets_others_go_first_between_its_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some questions walk plans hundreds of times, with other inputs: none of that is one long step."""
+    walks, most = [0], 0
+    replay = Walker.replay
+
+    def counted(*asked: Any) -> Walker:
+        walks[0] += 1
+        return replay(*asked)
+
+    def aside() -> None:
+        nonlocal most
+        most, walks[0] = max(most, walks[0]), 0
+
+    monkeypatch.setattr(Walker, "replay", counted)
+    planner, rng = PLANNER.twin(aside), random.Random(5)
+    for _ in range(40):
+        token_out, token_in = rng.choice(MARKET.pools).tokens[0], rng.choice(MARKET.pools).tokens[-1]
+        wanted = max(1, int(PLANNER.router.depth(token_out) * 10 ** rng.uniform(-5, -3)))
+        with contextlib.suppress(NoRoute, PlanError):
+            planner.reverse(token_in, token_out, wanted, Limits(pools=20, paths=5, hops=4), "hybrid")
+    aside()
+    assert most == 1
 
 
 @pytest.mark.parametrize("hops", [1, 2])

@@ -46,7 +46,7 @@ class Planner:
         self._between = between if between.has_liquidity else self.router
 
     def twin(self, aside: Callable[[], None] = lambda: None) -> Planner:
-        """The same market with scratch memory of its own; `aside` is called before every search."""
+        """The same market with scratch memory of its own; `aside` is called between searches, and between walks."""
         other = copy.copy(self)
         other.router = self.router.twin(aside)
         other._between = other.router if self._between is self.router else self._between.twin(aside)
@@ -237,6 +237,7 @@ class Planner:
             return None if found is None else found.execution()
 
         def walk(legs: list[AnyLeg], amount: int) -> Execution | None:
+            self.router.aside()  # some questions take hundreds
             try:
                 return Walker.replay(legs, token_in, amount, self.router.outlets).done(token_out)
             except PlanError:

@@ -96,7 +96,8 @@ class Router(SpotGraph):
         self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
         self._dust = _trades_with(trades, {pool.id for pool in dust})
-        self._aside: Callable[[], None] = lambda: None
+        self.aside: Callable[[], None] = lambda: None
+        """Called between the steps of what takes long: so that others can go first."""
         self._least: dict[str, int] | None = None  # with fewer units a pool is dust; see `moved`
         self._numbers: dict[str, list[int]] = {}  # of each pool's trades
         for number, trade in enumerate(trades):
@@ -214,9 +215,9 @@ class Router(SpotGraph):
         return self if self._whole is None else self._whole
 
     def twin(self, aside: Callable[[], None] = lambda: None) -> Router:
-        """The same graph with scratch memory of its own, for another thread; `aside` is called before every search."""
+        """The same graph with scratch memory of its own, for another thread; `aside` is called between steps."""
         other = copy.copy(self)
-        other._aside, other._finder = aside, self._finder.twin()
+        other.aside, other._finder = aside, self._finder.twin()
         other._whole = None if self._whole is None else self._whole.twin(aside)
         other._scratch()
         return other
@@ -369,7 +370,7 @@ class Router(SpotGraph):
         most: int = BUDGET,
     ) -> Route:
         """`forward` over this graph alone, with at most so many trades evaluated in whole units."""
-        self._aside()
+        self.aside()
         if not self.connected(token_in, token_out):
             raise NoRoute("no path between tokens")
         search = self.search(token_in, token_out, amount_in)
@@ -538,7 +539,7 @@ class Router(SpotGraph):
 
         Raises `NeedsTime` where Python must evaluate more than `allowed` trades.
         """
-        self._aside()
+        self.aside()
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
         best = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, limits.toll)
@@ -586,7 +587,7 @@ class Router(SpotGraph):
         """Greedy paths for an amount with the part each takes (summing to 1). Raises `PlanError` if none."""
         if not self.connected(token_in, token_out) or token_in == token_out:
             raise PlanError(f"no path from {token_in} to {token_out}")
-        self._aside()
+        self.aside()
         search = self.search(token_in, token_out, amount_in)
         paths, flows = self._kernels.paths(search, limits, 0.0, split=True, strict=self._kernels.narrow(limits))[1]
         whole = sum(flows)
@@ -604,7 +605,7 @@ class Router(SpotGraph):
         rates = {token: self.rate(token, token_out) for token in amounts}
         if sink < 0 or min(rates.values()) <= 0.0 or min(amounts.values()) < 1:
             raise PlanError(f"no path to {token_out}")
-        self._aside()
+        self.aside()
         sources = np.array([self.index[token] for token in amounts], np.int32)
         scaled = np.array([amount * self._graph.scale[self.index[token]] for token, amount in amounts.items()])
         ahead = np.zeros(len(self.index))
