@@ -441,7 +441,7 @@ class Service:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
         self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
         has_one = not self.settings.more_hub_urls
-        self.bookmark = Bookmark(self.journal, self.fates, self.tracker, has_one=has_one)
+        self.bookmark = Bookmark(self.journal, self.fates, self.lifecycle.fates, self.tracker, has_one=has_one)
         self._started.callback(self.bookmark.keep)  # once they are closed
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))

@@ -114,6 +114,30 @@ async def test_at_the_bound_the_oldest_are_left_out(store: Fates, monkeypatch: p
     assert [item is not None for item in found] == [False] * 3 + [True] * 3
 
 
+async def test_on_disk_is_only_what_outlives_a_loss_of_power(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place of reading passes what the file has: each commit is synced, and what failed is not there."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    assert store._connection is not None
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.put(fate(1))
+    assert not store.has(store.puts)
+    await until_written(store)
+    assert store.has(store.puts)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise sqlite3.OperationalError("disk is full")
+
+    monkeypatch.setattr(store, "_write", full)
+    store.put(fate(2))
+    async with asyncio.timeout(10):
+        while not store._failing:
+            await asyncio.sleep(0.01)
+    assert not store.has(store.puts)
+    await store.close()
+    assert not store.has(store.puts)
+
+
 async def test_too_many_questions(store: Fates, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound of questions under way the next are told to come again, and those are answered."""
     monkeypatch.setattr(module, "MAX_QUESTIONS", 2)
