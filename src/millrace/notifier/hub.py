@@ -339,8 +339,12 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        if self._journal.runs.shared(place.journal, place.after) == place.after <= self._published:
-            session.start = session.cursor = place.after
+        shared = self._journal.runs.shared(place.journal, place.after)
+        if shared is not None and shared <= self._published:
+            session.start = session.cursor = max(shared, self._journal.origin)
+            if shared < place.after:  # it was put back to an earlier state, and has lost what followed, known or not
+                session.send_binary(gap_message(shared + 1, place.after))
+                self._metrics.gaps.inc()
             return
         heard = await self._journal.first_heard([mark.key for mark in place.marks])
         found = floors(place.marks, heard, self._journal.origin, self._journal.last_block_ms)
