@@ -266,7 +266,8 @@ class Service:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
         place = self.bookmark.begin(self.events)
-        if self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight):
+        is_unheard = self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight)
+        if is_unheard and not self.events.gaps:  # a place that could not be read was told of
             self.events.on_gap(1, 1)  # how many is not known
         self.hub = HubClient(urls, self.events, place)
         self.bookmark.follow(self.hub)

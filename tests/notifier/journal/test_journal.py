@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from millrace.chain import outport
+from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal import journal as journal_module
 from millrace.notifier.journal.file_store import Store
@@ -71,6 +72,20 @@ async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
         assert [entry.sequence for entry in entries] == [head - 1, head]
         assert await running.journal.read(head, 10**6) == []
         assert running.metrics.corrupt._value.get() == count - 2
+
+
+async def test_damage_at_the_end_of_what_is_read_counts_once(tmp_path: Path) -> None:
+    """Damage behind the last event that a read gives is one loss, though the next read finds it again."""
+    async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        for nonce in range(4):
+            await node.save(save_block(0, nonce))
+        first, head = running.journal.oldest, running.journal.head
+        damage(tmp_path, head - 1, head)
+        await consumer.subscribe(resume_after=0)
+        await consumer.events(2)
+        assert Gap.FromString((await consumer.event()).payload) == Gap(first=first + 2, last=head)
+        assert (running.metrics.corrupt._value.get(), running.metrics.gaps._value.get()) == (2, 1)
 
 
 async def test_damage_while_running_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

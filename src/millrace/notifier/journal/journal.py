@@ -161,6 +161,8 @@ class Journal:
         while not entries:  # behind a stretch that is damaged, however long, there may be more
             read = functools.partial(self._reader.read, after, max_bytes)
             entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
+            if entries:  # what stands behind the last one is found again, by who asks for more
+                corrupt = [sequence for sequence in corrupt if sequence < entries[-1].sequence]
             if not corrupt:
                 break
             if self.failing:  # perhaps the whole disk is away: what it does not give now may come again
