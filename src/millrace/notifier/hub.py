@@ -182,7 +182,7 @@ class Hub:
     def seconds_behind(self, cursor: int) -> float:
         """How long the oldest event beyond a sequence has been here; at least, where it is not in memory any more."""
         entries = self._tail.after(max(cursor, self._tail.oldest - 1), 1)
-        return (now_ms() - entries[0].received_ms) / 1000 if entries else 0.0
+        return max(0.0, (now_ms() - entries[0].received_ms) / 1000) if entries else 0.0
 
     @property
     def filter_count(self) -> int:
@@ -272,7 +272,7 @@ class Hub:
                 self._push(session, entry, entry.frame)
             if self._live_filtered:
                 self._publish_filtered(entry)
-            self._metrics.lag.observe((now_ms() - entry.received_ms) / 1000)
+            self._metrics.lag.observe(max(0.0, (now_ms() - entry.received_ms) / 1000))
 
     def _publish_filtered(self, entry: Entry) -> None:
         if entry.topic in _FILTERED_TOPICS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -56,6 +57,49 @@ async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.M
         while running.journal.head - running.journal.oldest >= 2000 // size:
             await asyncio.sleep(0.01)
         assert running.journal.head >= running.journal.oldest
+
+
+def set_clock(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    """Set the clock of this machine."""
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + int(hours * 3600 * 10**9))
+
+
+async def test_a_clock_set_forward_ages_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events leave when so much time has passed, not when a clock says so: what they leave is gone for good."""
+    monkeypatch.setattr(journal_module, "_PRUNE_EVERY", 0.01)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        block = save_block(0, 0, events=[event(b"\1" * 32, "e", data=b"x" * 1_000_000)])
+        for nonce in range(6):
+            block.blockData.headerHash = bytes([nonce]) * 32
+            await node.save(block)
+        oldest = running.journal.oldest
+        looked = asyncio.Semaphore(0)
+        prune, loop = running.journal._store.prune, asyncio.get_running_loop()
+
+        def counted(*bounds: int) -> int:
+            loop.call_soon_threadsafe(looked.release)
+            return prune(*bounds)
+
+        set_clock(monkeypatch, 48)
+        monkeypatch.setattr(running.journal._store, "prune", counted)
+        for _ in range(3):  # the third begins when the loop has heard what came of the first
+            await looked.acquire()
+        assert running.journal.oldest == oldest
+        await consumer.subscribe(resume_after=0)
+        assert len(await consumer.events(6)) == 6
+
+
+async def test_a_clock_set_back_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finality that waits for its block does not wait for a clock to come by again."""
+    async with notifier(tmp_path, finalized_wait=60.0) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await consumer.subscribe()
+        await node.finalise(save_block(0, 0))
+        set_clock(monkeypatch, -1)
+        told = await consumer.event()
+        assert (told.topic, told.marks) == (outport.FINALIZED_BLOCK, 2)
 
 
 async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -306,3 +307,25 @@ async def test_filling_goes_on_where_it_was_cut(world: Any, monkeypatch: pytest.
         known = [await store.find(client_hash(tx)) is not None for tx in txs]
         assert sum(known) == (2 if len(begun) == 1 else 5) and taken == begun
         await store.close()
+
+
+async def test_a_clock_that_was_set_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill cuts off is taken from the journal, also where what the file has bears later times."""
+    await start(world, hub_url="")
+    await world.service.fates.filling
+    real, names = time.time_ns, []
+    for number, hours in ((0, 1), (1, 0), (2, 0)):
+        monkeypatch.setattr(time, "time_ns", lambda hours=hours: real() + hours * 3600 * 10**9)
+        monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
+        assert await submit(world, transfer(wallet(1, number))) == ["ok"]
+        (entry,) = world.service.lifecycle.inflight.entries()
+        world.service.lifecycle.included(entry.chain_hash, 5)
+        names.append(entry.chain_hash)
+        await until_written(world.service.fates)
+    await world.stop()
+    with sqlite3.connect(world.folder / "relayer" / "fates.sqlite") as connection:
+        connection.execute("DELETE FROM fates WHERE id = (SELECT MAX(id) FROM fates)")
+    connection.close()
+    await start(world, hub_url="")
+    found = [await world.service.lifecycle.fates.find(name) for name in names]
+    assert all(item is not None and item[0].state == "included" for item in found)

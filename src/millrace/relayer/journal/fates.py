@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -314,9 +315,12 @@ class Fates:
         connection.execute("PRAGMA synchronous = FULL")  # a few times a second at most: the place of reading passes it
         connection.executescript(_SCHEMA)
         (newest,) = connection.execute("SELECT MAX(time_ms) FROM fates").fetchone()
+        (written,) = connection.execute("PRAGMA user_version").fetchone()  # in minutes; 0: by an earlier version
         filled = connection.execute("SELECT after FROM filled").fetchone()
         if newest is not None or filled is not None:  # else it is a new one, see `fill`
-            self._load(journal, 0 if newest is None else newest - OVERLAP_MS)
+            # The clock may have been set back since: what came to its end before has later times then.
+            since = 0 if newest is None else min(newest, written * 60_000) if written else newest
+            self._load(journal, since - OVERLAP_MS)
         self._after = 0 if filled is None else filled[0]
         rows = connection.execute("SELECT body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?", (MAX_OPEN,))
         return [_decode(body) for (body,) in rows][::-1]
@@ -360,6 +364,8 @@ class Fates:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.executemany(sql, rows)
+            if not keep:
+                self._connection.execute(f"PRAGMA user_version = {int(time.time() / 60)}")
             self._connection.execute("COMMIT")
         except sqlite3.Error:
             if self._connection.in_transaction:
