@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from relayer_later import LaterMaker, results_of
 from relayer_support import BlockMaker, entry_of, killed_now, knows_its_place, start, submit, transfer, wallet
 
+from millrace.chain import outport
 from millrace.relayer.events import bookmark as module
 from millrace.relayer.events.bookmark import Bookmark
 from millrace_client.places import Place
@@ -82,6 +85,34 @@ async def test_an_end_that_only_memory_has(world: Any) -> None:
     await world.stop()
     await start(world, data_dir=str(killed / "relayer"))
     assert hub.resumed_after[-1] == 4, "what is on disk need not be read again"
+
+
+async def test_a_nonce_that_only_memory_has(world: Any) -> None:
+    """A nonce that came before the execution that led to it is heard again by who starts before that one came."""
+    await start(world)
+    hub, maker = world.hub, LaterMaker(1, start_ms=time.time_ns() // 1_000_000 + 1_000)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+
+    def save(*results: Any) -> Any:
+        block = maker.propose([], results)
+        hub.save(block, final=False)
+        for result in results_of(block):
+            hub.push(outport.EXECUTED_BLOCK, result)
+        hub.finalise(block)
+        return block
+
+    below = save()
+    above = save(maker.execute(below, [], accounts={ALICE.public: (1, 10**18)}))
+    await hub.acknowledged(len(hub.events))
+    assert world.service.lifecycle.inflight.entries(), "it may be in the execution to come"
+    world.service.bookmark.keep()
+    killed = await killed_now(world, Path(world.service.settings.data_dir))
+    await world.stop()
+    hub.acked = 0
+    save(maker.execute(above, []))
+    await start_killed(world, killed)
+    await hub.acknowledged(len(hub.events))
+    assert not world.service.lifecycle.inflight.entries(), "other bytes have used the nonce"
 
 
 async def test_nothing_is_accepted_before_it_is_known(world: Any) -> None:
