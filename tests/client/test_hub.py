@@ -38,6 +38,7 @@ class Notifier:
             wish = hub_pb2.SubscribeEvent.FromString(envelope.payload)
             self.wishes.append(wish)
             reply = hub_pb2.SubscribeReply(ok=not self.refusal, reason=self.refusal, head=self.journal[-1])
+            reply.journal = "5d"
             await socket.send_bytes(outport.payload_envelope("subscribe", reply.SerializeToString(), 0))
             if self.refusal:
                 continue
@@ -97,6 +98,20 @@ async def test_every_event_once_over_lost_connections(hub: tuple[Notifier, str])
         events = await _all(consumer, 3)
     assert [event.sequence for event in events if isinstance(event, Event)] == [10, 11, 15]
     assert [wish.resume_after for wish in notifier.wishes[:3]] == [0, 10, 11]
+
+
+async def test_the_first_place_names_the_journal(hub: tuple[Notifier, str]) -> None:
+    """Who was told no event yet says of which journal the sequence is at which it began; the beginning is of any."""
+    notifier, url = hub
+    notifier.per_connection = 0
+    for begins in (None, 0):
+        notifier.wishes.clear()
+        async with Hub(url, resume_after=begins), asyncio.timeout(WAIT):
+            while len(notifier.wishes) < 2:
+                await asyncio.sleep(0.01)
+        first, again = notifier.wishes[:2]
+        assert not first.resume_journal
+        assert (again.resume_after, again.resume_journal) == ((15, "5d") if begins is None else (0, ""))
 
 
 async def test_gaps_are_said(hub: tuple[Notifier, str]) -> None:

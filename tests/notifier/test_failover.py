@@ -311,12 +311,12 @@ async def test_same_sequence_elsewhere(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 async def heard_of(running: Notifier, place: str = "") -> tuple[list[str], str]:
-    """What a consumer at a place hears of a notifier, and where it is then."""
+    """What a consumer at a place hears of a notifier, of a gap why, and where it is then."""
     heard: list[str] = []
     async with Hub(urls_of(running.port), resume_after=None if place else 0, place=place) as hub:
         while hub.last != running.journal.head:
             item = await asyncio.wait_for(anext(hub), WAIT)
-            heard += [item.id] if isinstance(item, Event) else []
+            heard.append(item.id if isinstance(item, Event) else item.why)
             await hub.handled()
         return heard, hub.place
 
@@ -332,7 +332,8 @@ async def gone_on(running: Notifier) -> str:
 
 @pytest.mark.parametrize("is_running", [False, True])
 async def test_put_back(tmp_path: Path, is_running: bool) -> None:
-    """A journal that was put back is another from there on, though it begins as the same one: in one start, too."""
+    """A journal that was put back is another from there on, though it begins as the same one. In one start it is known
+    how far, and that it has lost something: a gap."""
     home, backup, new = tmp_path / "a", tmp_path / "backup", save_block(2, 0)
     async with notifier(home) as running, peers(running) as connect:
         node = await connect.node()
@@ -349,8 +350,37 @@ async def test_put_back(tmp_path: Path, is_running: bool) -> None:
         for block in (new, save_block(0, 1), save_block(1, 0)):
             await node.save(block)
         heard, _ = await heard_of(running, place)
-    assert name_of(heard[0])[1] == 0, "from the newest event that is known, or before"
-    assert ("SaveBlock", 2, new.blockData.headerHash.hex()) in map(name_of, heard)
+    begins = "gone from the journal" if is_running else f"SaveBlock:0:{save_block(0, 0).blockData.headerHash.hex()}:1"
+    assert heard[0] == begins, "the gap, or the newest event that is known, or before"
+    assert ("SaveBlock", 2, new.blockData.headerHash.hex()) in map(name_of, heard[1:])
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+async def test_the_first_place(tmp_path: Path, keeps: bool) -> None:
+    """Who was told no event yet when the journal was replaced hears of it, though others have its sequence by then."""
+    home, other = tmp_path / "a", tmp_path / "b"
+    blocks = [save_block(0, nonce) for nonce in range(9)]
+    async with notifier(home) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await node.save(save_block(1, 0))
+        if keeps:
+            shutil.copytree(home, other)  # quiet at the moment
+        for nonce in range(3):
+            await node.save(save_block(1, 1 + nonce))
+        reply = await consumer.subscribe()
+        same = await connect.consumer()
+        assert (await same.subscribe(resume_after=reply.head, resume_journal=reply.journal)).ok
+        await node.save(blocks[0])
+        assert (await same.event()).counter == reply.head + 1, "of the same journal there is no gap"
+    async with notifier(other) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        for block in blocks:
+            await node.save(block)
+        assert (await consumer.subscribe(resume_after=reply.head, resume_journal=reply.journal)).ok
+        assert (await consumer.event()).topic == "gap"
+        assert [message.id for message in await consumer.events(9)] == [
+            f"SaveBlock:0:{block.blockData.headerHash.hex()}:1" for block in blocks
+        ]
 
 
 async def test_filters_move(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ import base64
 import resource
 import socket
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -15,10 +16,12 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.shard import METACHAIN
 from millrace.notifier import app
+from millrace.notifier import operators as operators_module
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalUnusable
 from millrace.notifier.metrics import Metrics
+from millrace.notifier.operators import Operators
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
@@ -219,3 +222,14 @@ async def test_a_dead_letter_is_looked_at_and_sent_again(tmp_path: Path) -> None
             await replay("0-1", 404)
         async with aiohttp.ClientSession(base) as http, http.post("/control/replay-dead-letter", json={}) as response:
             assert response.status == 401
+
+
+def test_a_silent_shard_is_silent_by_any_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the clock was set back a shard's age counts from the next look on: it is not young for an hour."""
+    journal = SimpleNamespace(last_block_ms={0: 7_200_000})
+    asked = cast(Operators, SimpleNamespace(_journal=journal))
+    ages = []
+    for now_ms in (7_201_000, 3_600_000, 3_660_000):
+        monkeypatch.setattr(operators_module, "now_ms", lambda now_ms=now_ms: now_ms)
+        ages.append(Operators._block_ages(asked)[0])
+    assert ages == [1.0, 0.0, 60.0]

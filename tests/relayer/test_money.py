@@ -176,6 +176,32 @@ async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
     assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
 
 
+async def test_a_clock_set_forward_broadcasts_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was only signed is its owner's for so long, whatever the clock is set to meanwhile."""
+    await start(world)
+    assert await submit(world, transfer(wallet(1)), kind="sign") == ["ok"]
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 7 * 86_400 * 10**9)
+    await world.service.tidier.broadcast_overdue()
+    (entry,) = world.service.lifecycle.inflight.entries()
+    assert not entry.sending
+
+
+async def test_a_clock_set_forward_lets_no_programme_pay_anew(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a programme has paid is forgotten thirty days after it was in the policy, not when a clock says so."""
+    await start(world)
+    sponsor, real, asked = world.service.lifecycle.sponsor, time.time_ns, list[int]()
+
+    def forget(rules: Any, now_ms: int) -> list[str]:
+        asked.append(now_ms)
+        return []
+
+    monkeypatch.setattr(sponsor.programmes, "forget", forget)
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 40 * 86_400 * 10**9)
+    sponsor.prune()
+    assert asked[0] <= real() // 1_000_000 + 1
+
+
 async def test_what_was_only_signed_and_not_handed_out_is_not_broadcast(world: Any) -> None:
     """Who was told that nothing was signed has nothing sent, though it was signed later."""
     await start(world, "[strangers]\nsign_only_seconds = 0.0", sign_wait=0)

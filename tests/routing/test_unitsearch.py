@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from millrace.routing.unitsearch import _pop, _push
+from millrace.routing.unitsearch import LABELS, NEWEST, _among_best, _pop, _push, make_looks
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -27,3 +27,15 @@ def test_what_promises_most_comes_first_and_of_equals_the_older(seed: int) -> No
             size -= 1
             inside.remove(first)
     assert size == 0
+
+
+@pytest.mark.parametrize(("smaller", "is_kept"), [(0, False), (NEWEST - LABELS, False), (NEWEST, True)])
+def test_an_amount_is_compared_with_the_newest_only(smaller: int, is_kept: bool) -> None:
+    """However many amounts have reached a token, the work for one more is bounded; one kept in vain costs a look."""
+    x = make_looks(1, 1, 1, 100)
+    amounts = [9] * LABELS + [1] * smaller
+    x.amount[: len(amounts), 0], x.amount[: len(amounts), 1] = 0, amounts
+    x.left[:], x.taken[:] = 0.0, 0.0
+    x.other[: len(amounts)] = range(-1, len(amounts) - 1)
+    x.reached[0] = len(amounts) - 1
+    assert bool(_among_best(x, 0, (np.uint64(0), np.uint64(5)), 0.0, 0.0)) is is_kept

@@ -215,7 +215,7 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     }
     this.#after = this.#newest;
     // An optional number is written where it is 0, too: from the beginning is another wish than from now on.
-    return this.#after ? encodeMessage([[6, this.#after]]) : fromHex("3000");
+    return this.#after ? encodeMessage([[6, this.#after], [9, utf8(this.#journal)]]) : fromHex("3000");
   }
 
   #take(data: string | ArrayBuffer): void {

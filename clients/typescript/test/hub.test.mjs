@@ -33,7 +33,7 @@ const acknowledgement = (sequence) => Buffer.from([...number(2, sequence), ...nu
 const subscription = (after, id, handled = [], journal = "") => {
   const since = (count) => (count ? number(2, count) : []);
   const marks = handled.flatMap(([name, count]) => bytes(8, [...bytes(1, name), ...since(count)]));
-  const place = id ? [...bytes(7, id), ...marks, ...(journal ? bytes(9, journal) : [])] : [];
+  const place = [...(id ? bytes(7, id) : []), ...marks, ...(journal ? bytes(9, journal) : [])];
   const resume = after === undefined ? [] : number(6, after);
   return subscribed([...bytes(1, "All"), ...bytes(5, "client"), ...resume, ...place]);
 };
@@ -125,6 +125,16 @@ test("after a lost connection it goes on after what came; what comes twice is ha
   assert.equal(frames[2], subscription(12));
   send(accepted(13), frame("SaveBlock", [2], 12), frame("SaveBlock", [3], 13));
   assert.equal((await events.next()).value.sequence, 13n);
+  await events.return();
+});
+
+test("before any event came it says of which journal the sequence is at which it began", async () => {
+  const events = consumer();
+  await received(1);
+  send(accepted(30, "5d"));
+  sockets[0].terminate();
+  await received(2);
+  assert.equal(frames[1], subscription(30, undefined, [], "5d"));
   await events.return();
 });
 

@@ -182,7 +182,7 @@ class Hub:
     def seconds_behind(self, cursor: int) -> float:
         """How long the oldest event beyond a sequence has been here; at least, where it is not in memory any more."""
         entries = self._tail.after(max(cursor, self._tail.oldest - 1), 1)
-        return (now_ms() - entries[0].received_ms) / 1000 if entries else 0.0
+        return max(0.0, (now_ms() - entries[0].received_ms) / 1000) if entries else 0.0
 
     @property
     def filter_count(self) -> int:
@@ -272,7 +272,7 @@ class Hub:
                 self._push(session, entry, entry.frame)
             if self._live_filtered:
                 self._publish_filtered(entry)
-            self._metrics.lag.observe((now_ms() - entry.received_ms) / 1000)
+            self._metrics.lag.observe(max(0.0, (now_ms() - entry.received_ms) / 1000))
 
     def _publish_filtered(self, entry: Entry) -> None:
         if entry.topic in _FILTERED_TOPICS:
@@ -339,8 +339,12 @@ class Hub:
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
-        if self._journal.runs.shared(place.journal, place.after) == place.after <= self._published:
-            session.start = session.cursor = place.after
+        shared = self._journal.runs.shared(place.journal, place.after)
+        if shared is not None and shared <= self._published:
+            session.start = session.cursor = max(shared, self._journal.origin)
+            if shared < place.after:  # it was put back to an earlier state, and has lost what followed, known or not
+                session.send_binary(gap_message(shared + 1, place.after))
+                self._metrics.gaps.inc()
             return
         heard = await self._journal.first_heard([mark.key for mark in place.marks])
         found = floors(place.marks, heard, self._journal.origin, self._journal.last_block_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Sequence
 
 import msgspec
@@ -52,7 +53,7 @@ class Operators:
         self._ingest = ingest
         self._hub = hub
         self._sinks = sinks
-        self._started_ms = now_ms()
+        self._started = time.monotonic()
         self._servers: list[http.HttpServer] = []
 
     async def start(self) -> tuple[int, int]:
@@ -87,7 +88,7 @@ class Operators:
     async def _health(self, _: web.Request) -> web.Response:
         """The process lives; `degraded` when it does so with a sink in trouble."""
         body: dict[str, object] = {"status": "ok", "serviceVersion": version()}
-        body["uptimeSeconds"] = (now_ms() - self._started_ms) // 1000
+        body["uptimeSeconds"] = int(time.monotonic() - self._started)
         if self._sinks:
             body["sinks"] = {
                 sink.name: {"connected": sink.connected, "cursor": sink.cursor, "lag": sink.lag} for sink in self._sinks
@@ -190,8 +191,10 @@ class Operators:
         return http.json_response({"head": self._journal.head, "before": head})
 
     def _block_ages(self) -> dict[int, float]:
-        now = now_ms()
-        return {shard: (now - at) / 1000 for shard, at in sorted(self._journal.last_block_ms.items())}
+        now, blocks = now_ms(), self._journal.last_block_ms
+        for shard, at in sorted(blocks.items()):
+            blocks[shard] = min(at, now)  # where the clock was set back it counts from here on
+        return {shard: (now - at) / 1000 for shard, at in sorted(blocks.items())}
 
     def _refresh_gauges(self) -> None:
         metrics = self._metrics

@@ -266,7 +266,8 @@ class Service:
             self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
         place = self.bookmark.begin(self.events)
-        if self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight):
+        is_unheard = self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight)
+        if is_unheard and not self.events.gaps:  # a place that could not be read was told of
             self.events.on_gap(1, 1)  # how many is not known
         self.hub = HubClient(urls, self.events, place)
         self.bookmark.follow(self.hub)
@@ -441,7 +442,7 @@ class Service:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
         self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
         has_one = not self.settings.more_hub_urls
-        self.bookmark = Bookmark(self.journal, self.fates, self.tracker, has_one=has_one)
+        self.bookmark = Bookmark(self.journal, self.fates, self.lifecycle.fates, self.tracker, has_one=has_one)
         self._started.callback(self.bookmark.keep)  # once they are closed
         self._started.push_async_callback(self.fates.close)
         self.lifecycle.fates.restore(await self.fates.open(self.journal.path))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from millrace.relayer.journal.fates import Fates
@@ -17,6 +16,7 @@ from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Policy, PolicyError
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.submission.cosigner import Cosigner
+from millrace.runtime.clocks import UnhurriedClock
 
 log = logging.getLogger(__name__)
 
@@ -137,15 +137,16 @@ class Tidier:
         self._lifetime_ms = lifetime_ms
         self._given_up = ExpiredSenders(lifecycle.inflight, accounts, lifecycle.sponsor.written_off.senders)
         self._overdue_turn = 0
+        self._now_ms = UnhurriedClock()
 
     async def run(self) -> None:
         """Once a minute, for ever."""
         while True:
-            kept_since = time.time_ns() // 1_000_000 - self._retention_ms
+            kept_since = self._now_ms() - self._retention_ms
             self._journal.prune(kept_since)
             await self._fates.prune(kept_since)
             self._lifecycle.sponsor.prune()
-            self._lifecycle.drop_given_up(time.time_ns() // 1_000_000 - self._lifetime_ms)
+            self._lifecycle.drop_given_up(self._now_ms() - self._lifetime_ms)
             await self._given_up.ask(TIDY_ACCOUNTS)
             await self.broadcast_overdue()
             await asyncio.sleep(TIDY_SECONDS)
@@ -153,7 +154,7 @@ class Tidier:
     async def broadcast_overdue(self) -> None:
         """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
         seconds = self._lifecycle.sponsor.policy.strangers.sign_only_seconds
-        overdue = self._lifecycle.overdue(time.time_ns() // 1_000_000 - int(seconds * 1000))
+        overdue = self._lifecycle.overdue(self._now_ms() - int(seconds * 1000))
         first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
         self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
         for entry in overdue[first : first + TIDY_ACCOUNTS]:

@@ -9,6 +9,9 @@ from millrace.routing.net import Floats, Ints, Net
 
 # A label travels this many hops; in a market with arbitrage the rates would grow for ever.
 ROUNDS = 12
+# Nor do they grow beyond this, which is more than any path pays for: where a pool with a unit in it leads back, twelve
+# hops are beyond all numbers, and prices that begin as squares of such, or infinite, are none that anything ends at.
+MOST = 1e60
 
 
 def potentials(net: Net, root: int, backward: bool) -> Floats:
@@ -33,7 +36,7 @@ def _label(net: Net, root: int, backward: bool, best: Floats, queued: Ints, curr
             u = current[i]
             for k in range(net.pptr[u], net.pcore[u]):
                 v = net.pdst[k]
-                value = best[u] * (net.pback[k] if backward else net.prate[k])
+                value = min(best[u] * (net.pback[k] if backward else net.prate[k]), MOST)
                 if v != root and value > best[v] * (1.0 + 1e-14):
                     best[v] = value
                     if queued[v] != r + 1:

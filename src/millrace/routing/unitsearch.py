@@ -18,6 +18,9 @@ from millrace.routing.tables import BITS, IN, KIND, LEAST, PYTHON, pays
 from millrace.routing.wide import WORD, Wide, less, minus, plus
 
 LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
+# Of the newest so many a new amount is one of the largest. There are more only where each is larger than those before:
+# some 40 where 20,000 pools of a pair come in any order, all where deeper ones follow shallower ones at one rate.
+NEWEST = 64
 # Smallest units of a token that rounding may give: two by the fees of the pool that pays it, two by the next one's.
 SPARE = 4
 SPARE_UNITS = np.uint64(SPARE)
@@ -228,9 +231,10 @@ def _finish(x: Looks, e: int, paid: Wide, fees: float) -> None:
 
 @inlined
 def _among_best(x: Looks, token: int, amount: Wide, left: float, taken: float) -> bool:
-    """Whether an amount is one of the largest to reach a token so far, of those that take no more."""
-    label, better = x.reached[token], 0
-    while label >= 0 and better < LABELS:
+    """Whether an amount is one of the largest to reach a token of late, of those that take no more."""
+    label, better, looked = x.reached[token], 0, 0
+    while label >= 0 and better < LABELS and looked < NEWEST:
+        looked += 1
         more = x.left[label] > left or (x.left[label] == left and left != 0.0)
         if left == 0.0 and x.left[label] == 0.0:
             more = not less((x.amount[label, 0], x.amount[label, 1]), amount)

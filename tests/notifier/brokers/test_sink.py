@@ -133,10 +133,27 @@ async def test_put_back_without_its_cursor(tmp_path: Path) -> None:
 
 
 async def test_without_a_name(tmp_path: Path) -> None:
-    """A cursor of an earlier version counts to where the journal ended at the start, not to where it is by now."""
+    """A cursor of an earlier version beyond what the journal has at the start is of a later state: a gap, then all."""
     cursor = await put_back(tmp_path)
     (tmp_path / "a" / "list.cursor").write_text(f"{cursor.split()[0]}\n")
-    assert (await told(tmp_path / "a", OTHERS))[1] == ids(OTHERS)
+    _, (gap, *published) = await told(tmp_path / "a", OTHERS)
+    assert gap.startswith("gap:") and published == ids([*BLOCKS[:2], *OTHERS])
+
+
+async def test_put_back_to_the_middle_of_a_start(tmp_path: Path) -> None:
+    """What the journal lost may have been more than the broker has had: a gap is told, not only what comes next."""
+    home, backup = tmp_path / "a", tmp_path / "backup"
+    async with notifier(home) as running, peers(running) as connect:
+        node = await connect.node()
+        await node.save(BLOCKS[0])
+        shutil.copytree(home, backup)  # quiet at the moment
+        for block in BLOCKS[1:6]:
+            await node.save(block)
+        async with publishing(running) as one:
+            assert len(one.items) == 6
+    shutil.copy(home / "list.cursor", backup)
+    _, (gap, *published) = await told(backup, OTHERS)
+    assert gap.startswith("gap:") and published == ids([BLOCKS[0], *OTHERS])
 
 
 async def test_of_another_journal(tmp_path: Path) -> None:

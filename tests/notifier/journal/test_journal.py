@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from millrace.chain import outport
+from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal import journal as journal_module
 from millrace.notifier.journal.file_store import Store
@@ -57,6 +59,49 @@ async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.M
         assert running.journal.head >= running.journal.oldest
 
 
+def set_clock(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    """Set the clock of this machine."""
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + int(hours * 3600 * 10**9))
+
+
+async def test_a_clock_set_forward_ages_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Events leave when so much time has passed, not when a clock says so: what they leave is gone for good."""
+    monkeypatch.setattr(journal_module, "_PRUNE_EVERY", 0.01)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        block = save_block(0, 0, events=[event(b"\1" * 32, "e", data=b"x" * 1_000_000)])
+        for nonce in range(6):
+            block.blockData.headerHash = bytes([nonce]) * 32
+            await node.save(block)
+        oldest = running.journal.oldest
+        looked = asyncio.Semaphore(0)
+        prune, loop = running.journal._store.prune, asyncio.get_running_loop()
+
+        def counted(*bounds: int) -> int:
+            loop.call_soon_threadsafe(looked.release)
+            return prune(*bounds)
+
+        set_clock(monkeypatch, 48)
+        monkeypatch.setattr(running.journal._store, "prune", counted)
+        for _ in range(3):  # the third begins when the loop has heard what came of the first
+            await looked.acquire()
+        assert running.journal.oldest == oldest
+        await consumer.subscribe(resume_after=0)
+        assert len(await consumer.events(6)) == 6
+
+
+async def test_a_clock_set_back_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finality that waits for its block does not wait for a clock to come by again."""
+    async with notifier(tmp_path, finalized_wait=60.0) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await consumer.subscribe()
+        await node.finalise(save_block(0, 0))
+        set_clock(monkeypatch, -1)
+        told = await consumer.event()
+        assert (told.topic, told.marks) == (outport.FINALIZED_BLOCK, 2)
+
+
 async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
     """However many events in a row are damaged, the intact ones behind them are read."""
     count = 1030  # more than a store reads at once
@@ -71,6 +116,20 @@ async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:
         assert [entry.sequence for entry in entries] == [head - 1, head]
         assert await running.journal.read(head, 10**6) == []
         assert running.metrics.corrupt._value.get() == count - 2
+
+
+async def test_damage_at_the_end_of_what_is_read_counts_once(tmp_path: Path) -> None:
+    """Damage behind the last event that a read gives is one loss, though the next read finds it again."""
+    async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        for nonce in range(4):
+            await node.save(save_block(0, nonce))
+        first, head = running.journal.oldest, running.journal.head
+        damage(tmp_path, head - 1, head)
+        await consumer.subscribe(resume_after=0)
+        await consumer.events(2)
+        assert Gap.FromString((await consumer.event()).payload) == Gap(first=first + 2, last=head)
+        assert (running.metrics.corrupt._value.get(), running.metrics.gaps._value.get()) == (2, 1)
 
 
 async def test_damage_while_running_ends_the_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
+from relayer_later import LaterMaker, results_of
 from relayer_support import BlockMaker, entry_of, killed_now, knows_its_place, start, submit, transfer, wallet
 
+from millrace.chain import outport
 from millrace.relayer.events import bookmark as module
 from millrace.relayer.events.bookmark import Bookmark
 from millrace_client.places import Place
@@ -63,6 +66,55 @@ async def test_a_kill_before_an_end_is_in_its_file(world: Any, monkeypatch: pyte
     assert hub.resumed_after[-1] == 4, "what is on disk need not be read again"
 
 
+async def test_an_end_that_only_memory_has(world: Any) -> None:
+    """An end that is heard before the block of its sender's shard is read again by who starts before that one came."""
+    await start(world)
+    service, hub = world.service, world.hub
+    sent = transfer(ALICE, receiver=BOB.public)
+    assert await submit(world, sent) == ["ok"]
+    tx, chain_hash = entry_of(world, sent).tx, entry_of(world, sent).chain_hash
+    hub.save(BlockMaker(2).block([tx], at_destination=True))
+    await hub.acknowledged(2)
+    service.bookmark.keep()
+    killed = await killed_now(world, Path(service.settings.data_dir))
+    await world.stop()
+    hub.save(BlockMaker(1).block([tx], accounts={ALICE.public: (1, 10**18)}))
+    await start_killed(world, killed)
+    await hub.acknowledged(4)
+    assert await state_of(world, chain_hash) == "success"
+    await world.stop()
+    await start(world, data_dir=str(killed / "relayer"))
+    assert hub.resumed_after[-1] == 4, "what is on disk need not be read again"
+
+
+async def test_a_nonce_that_only_memory_has(world: Any) -> None:
+    """A nonce that came before the execution that led to it is heard again by who starts before that one came."""
+    await start(world)
+    hub, maker = world.hub, LaterMaker(1, start_ms=time.time_ns() // 1_000_000 + 1_000)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+
+    def save(*results: Any) -> Any:
+        block = maker.propose([], results)
+        hub.save(block, final=False)
+        for result in results_of(block):
+            hub.push(outport.EXECUTED_BLOCK, result)
+        hub.finalise(block)
+        return block
+
+    below = save()
+    above = save(maker.execute(below, [], accounts={ALICE.public: (1, 10**18)}))
+    await hub.acknowledged(len(hub.events))
+    assert world.service.lifecycle.inflight.entries(), "it may be in the execution to come"
+    world.service.bookmark.keep()
+    killed = await killed_now(world, Path(world.service.settings.data_dir))
+    await world.stop()
+    hub.acked = 0
+    save(maker.execute(above, []))
+    await start_killed(world, killed)
+    await hub.acknowledged(len(hub.events))
+    assert not world.service.lifecycle.inflight.entries(), "other bytes have used the nonce"
+
+
 async def test_nothing_is_accepted_before_it_is_known(world: Any) -> None:
     """Before the notifier has said where its events are nothing is signed; from then on a kill leaves the place."""
     await world.hub.start()
@@ -108,20 +160,52 @@ async def test_of_several_notifiers_without_ids_no_place_is_waited_for(world: An
     assert not world.service.bookmark.is_known
 
 
+class Parts:
+    """A bookmark, and what it looks at."""
+
+    def __init__(self) -> None:
+        self.kept: list[int] = []
+        self.now, self.puts, self.on_disk = 0.0, 0, 0
+        self.journal = SimpleNamespace(keep_cursor=lambda after, text: self.kept.append(after))
+        self.tracker = SimpleNamespace(low_water=None)
+        self.book = SimpleNamespace(low_water=None)
+        self.hub = SimpleNamespace(last=9, place=lambda number: Place(number, "id", ()) if number >= 7 else None)
+        parts: list[Any] = [self.journal, self, self.book, self.tracker]
+        self.bookmark = Bookmark(*parts, has_one=False, clock=lambda: self.now)
+        self.bookmark.follow(cast(Any, self.hub))
+
+    def has(self, puts: int) -> bool:
+        return puts <= self.on_disk
+
+
 def test_of_several_notifiers_the_first_place_waits_for_nobody_elses_end() -> None:
     """What had begun before reading did may take a quarter of an hour: nobody waits for it. It counts later."""
-    kept: list[int] = []
-    journal = SimpleNamespace(keep_cursor=lambda after, text: kept.append(after))
-    tracker = SimpleNamespace(low_water=7)
-    hub = SimpleNamespace(last=9, place=lambda number: Place(number, "id", ()) if number >= 7 else None)
-    fates = SimpleNamespace(puts=0, has=lambda puts: True)
-    bookmark = Bookmark(cast(Any, journal), cast(Any, fates), cast(Any, tracker), has_one=False)
-    bookmark.follow(cast(Any, hub))
-    bookmark.keep()
-    assert kept == [7] and bookmark.is_known
-    hub.last = 10
-    bookmark.keep()
-    assert kept == [7], "no further before that has ended"
-    tracker.low_water = 9
-    bookmark.keep()
-    assert kept == [7, 8]
+    parts = Parts()
+    parts.tracker.low_water = 7
+    parts.bookmark.keep()
+    assert parts.kept == [7] and parts.bookmark.is_known
+    parts.hub.last = 10
+    parts.bookmark.keep()
+    assert parts.kept == [7], "no further before that has ended"
+    parts.tracker.low_water = 9
+    parts.bookmark.keep()
+    assert parts.kept == [7, 8]
+
+
+def test_a_disk_that_takes_nothing_is_waited_for_as_long_as_that_loses_nothing() -> None:
+    """What is not on disk is read again, unless the notifier may not have that much any more."""
+    parts = Parts()
+    parts.bookmark.keep()
+    parts.puts, parts.hub.last = 1, 10
+    parts.bookmark.keep()
+    parts.puts, parts.hub.last, parts.now = 2, 20, module.PATIENCE
+    parts.bookmark.keep()
+    assert parts.kept == [9]
+    parts.now += 1.0
+    parts.bookmark.keep()
+    assert parts.kept == [9, 10], "given up, and the next place waits as long"
+    parts.bookmark.keep()
+    assert parts.kept == [9, 10]
+    parts.on_disk = 2
+    parts.bookmark.keep()
+    assert parts.kept[-1] == 20

@@ -71,8 +71,10 @@ async def test_relayer_away(world: Any) -> None:
 @pytest.mark.parametrize("more", [(), ("ws://127.0.0.1:9/hub/ws",)])
 async def test_an_unreadable_place(world: Any, caplog: pytest.LogCaptureFixture, more: tuple[str, ...]) -> None:
     """One that another version wrote otherwise ends no start: of one notifier the sequence is enough, of several it
-    could be anybody's, and what may be missing is said to be."""
+    could be anybody's, and what may be missing is said to be, once."""
     journal = (await world.start()).journal
+    async with connected(world.ws) as client:
+        await relayed(world, client, transfer(ALICE))
     await world.stop()
     journal.open()
     journal.keep_cursor(7, "written by another version")
@@ -80,7 +82,7 @@ async def test_an_unreadable_place(world: Any, caplog: pytest.LogCaptureFixture,
     service = await world.start(more_hub_urls=more)
     assert "cannot be read" in caplog.text
     assert world.hub.resumed_after[-1] == (None if more else 7)
-    assert service.events.gaps == bool(more)
+    assert service.lifecycle.inflight and service.events.gaps == bool(more)
 
 
 async def test_an_unreadable_cursor_and_pause(world: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -232,8 +234,8 @@ def wish_of(hub: HubClient) -> hub_pb2.SubscribeEvent:
     return hub_pb2.SubscribeEvent.FromString(outport.decode_envelope(hub.subscription()).payload)
 
 
-def welcome(head: int, oldest: int) -> bytes:
-    message = hub_pb2.SubscribeReply(ok=True, head=head, oldest=oldest)
+def welcome(head: int, oldest: int, journal: str = "") -> bytes:
+    message = hub_pb2.SubscribeReply(ok=True, head=head, oldest=oldest, journal=journal)
     return outport.payload_envelope("subscribe", message.SerializeToString(), 0)
 
 
@@ -298,6 +300,17 @@ def test_a_notifier_goes_back_to_an_earlier_version() -> None:
     assert (wish_of(hub).resume_after, wish_of(hub).resume_id) == (502, "") and hub.place(hub.last) == Place(
         502, "", ()
     )
+
+
+def test_the_first_place_names_the_journal() -> None:
+    """Before any event has an id the sequence is told with whose it is, now and by a later process."""
+    hub, link = HubClient(["a"], Sink(), None), Link()
+    hub.take(link, welcome(500, 100, "5d"))  # type: ignore[arg-type]
+    assert (wish_of(hub).resume_after, wish_of(hub).resume_journal) == (500, "5d")
+    place = hub.place(500)
+    assert place == Place(500, "", (), "5d")
+    again = HubClient(["a"], Sink(), Place.of_text(place.text()))
+    assert (wish_of(again).resume_after, wish_of(again).resume_journal) == (500, "5d")
 
 
 def test_a_move_before_any_event() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,30 @@ async def test_at_the_bound_the_oldest_are_left_out(store: Fates, monkeypatch: p
     assert store.left_out == 3
     found = [await store.find(fate(number).client_hash) for number in range(6)]
     assert [item is not None for item in found] == [False] * 3 + [True] * 3
+
+
+async def test_on_disk_is_only_what_outlives_a_loss_of_power(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The place of reading passes what the file has: each commit is synced, and what failed is not there."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    assert store._connection is not None
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)
+    store.put(fate(1))
+    assert not store.has(store.puts)
+    await until_written(store)
+    assert store.has(store.puts)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise sqlite3.OperationalError("disk is full")
+
+    monkeypatch.setattr(store, "_write", full)
+    store.put(fate(2))
+    async with asyncio.timeout(10):
+        while not store._failing:
+            await asyncio.sleep(0.01)
+    assert not store.has(store.puts)
+    await store.close()
+    assert not store.has(store.puts)
 
 
 async def test_too_many_questions(store: Fates, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,3 +307,25 @@ async def test_filling_goes_on_where_it_was_cut(world: Any, monkeypatch: pytest.
         known = [await store.find(client_hash(tx)) is not None for tx in txs]
         assert sum(known) == (2 if len(begun) == 1 else 5) and taken == begun
         await store.close()
+
+
+async def test_a_clock_that_was_set_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill cuts off is taken from the journal, also where what the file has bears later times."""
+    await start(world, hub_url="")
+    await world.service.fates.filling
+    real, names = time.time_ns, []
+    for number, hours in ((0, 1), (1, 0), (2, 0)):
+        monkeypatch.setattr(time, "time_ns", lambda hours=hours: real() + hours * 3600 * 10**9)
+        monkeypatch.setattr(time, "time", lambda: time.time_ns() / 1e9)
+        assert await submit(world, transfer(wallet(1, number))) == ["ok"]
+        (entry,) = world.service.lifecycle.inflight.entries()
+        world.service.lifecycle.included(entry.chain_hash, 5)
+        names.append(entry.chain_hash)
+        await until_written(world.service.fates)
+    await world.stop()
+    with sqlite3.connect(world.folder / "relayer" / "fates.sqlite") as connection:
+        connection.execute("DELETE FROM fates WHERE id = (SELECT MAX(id) FROM fates)")
+    connection.close()
+    await start(world, hub_url="")
+    found = [await world.service.lifecycle.fates.find(name) for name in names]
+    assert all(item is not None and item[0].state == "included" for item in found)

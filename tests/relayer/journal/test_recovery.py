@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from relayer_support import with_identity
@@ -92,3 +94,12 @@ async def test_while_the_disk_fails_so_many_wait_and_no_more(journal: Journal, m
     assert (start.noting, start.left_out) == (1, 8)
     await journal.flush()
     assert rows(journal) == [*((sender(number), 2, 3) for number in range(3)), (sender(4), 2, 7)]
+
+
+def test_a_clock_set_forward_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was signed before may still run for as long as it was said, whatever the clock is set to meanwhile."""
+    real = time.time_ns
+    plan = Recovery(1, 0, 0, 0, real() // 1_000_000 + 3_600_000, 0, charges=False)
+    waiting = SafeStart(cast(Journal, None), plan)
+    monkeypatch.setattr(time, "time_ns", lambda: real() + 86_400 * 10**9)
+    assert waiting.why_not() is not None

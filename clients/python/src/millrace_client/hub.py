@@ -195,7 +195,7 @@ class Hub:
                 handled = field(1, event_id.encode()) + field(2, since)
                 wish += varint(8 << 3 | 2) + varint(len(handled)) + handled
         elif self._newest == 0 or (self._newest is not None and self._teller == self._at):
-            wish += varint(6 << 3) + varint(self._newest)
+            wish += varint(6 << 3) + varint(self._newest) + (field(9, self._journal.encode()) if self._newest else b"")
         elif self._newest is not None:
             self._newest = None
             self._unread.append(Missed(topic="hub", why="connection lost"))

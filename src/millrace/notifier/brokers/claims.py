@@ -20,6 +20,7 @@ import asyncio
 import contextlib
 import logging
 import secrets
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
@@ -101,7 +102,7 @@ class Claims:
         self._recent: deque[Item] = deque(maxlen=_RECENT_MARKS)
         self._born: bytes | None = None  # changes when Redis has lost its memory
         self._forgotten = False
-        self._contradiction = 0, 0  # sequence, and when it was first seen
+        self._contradiction = 0, 0.0  # sequence, and when it was first seen
         self._news = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -167,8 +168,8 @@ class Claims:
     def _patient_enough(self, sequence: int) -> bool:
         """Whether it is long since this event was first found to contradict; there is one such at a time."""
         if self._contradiction[0] != sequence:
-            self._contradiction = sequence, now_ms()
-        return now_ms() - self._contradiction[1] >= self._patience_ms
+            self._contradiction = sequence, time.monotonic()
+        return (time.monotonic() - self._contradiction[1]) * 1000 >= self._patience_ms
 
     async def _contradicts(self, item: Item, word: bytes | None) -> bool:
         """Whether our journal's last word on a block is this event, and the one published last is another."""

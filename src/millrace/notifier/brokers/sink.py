@@ -111,12 +111,10 @@ class Sink(ABC):
         journal = self._journal
         if kept is None:
             return journal.oldest - 1
-        # A journal restored from a backup may end before the cursor: what it writes from there on is new.
-        if not kept.run:
-            return min(kept.sequence, journal.runs.present.after)
-        shared = journal.runs.shared(kept.run, kept.sequence)
-        if shared is not None:
-            return shared
+        # A journal restored from a backup may end before the cursor: what it had behind its end may be lost for good.
+        shared = journal.runs.shared(kept.run, kept.sequence) if kept.run else journal.runs.present.after
+        if shared is not None and shared >= kept.sequence:
+            return kept.sequence
         log.error("the cursor is of another journal; all events are published", extra={"path": str(self._file.path)})
         return min(kept.sequence, journal.origin - 1)  # so that a gap is told before them
 

@@ -34,6 +34,7 @@ from millrace.notifier.rules.dedup import Block
 from millrace.notifier.rules.entry import Entry, now_ms
 from millrace.notifier.rules.runs import Runs
 from millrace.notifier.settings import NotifierSettings
+from millrace.runtime.clocks import UnhurriedClock
 
 log = logging.getLogger(__name__)
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
@@ -44,6 +45,7 @@ _MAX_BATCH = 256  # messages in one commit
 _TICK = 0.25  # seconds between looks at what is overdue, while no message comes
 _PRUNE_EVERY = 1.0  # seconds
 _RETRY = 0.5, 5.0  # seconds between attempts while the disk refuses: first, longest
+_SET_BACK_MS = 1000  # a clock that goes back by less delays what waits by less
 
 
 class _Job(NamedTuple):
@@ -61,6 +63,9 @@ class Journal:
         self._settings = settings
         self._metrics = metrics
         self._on_committed = on_committed
+        self._unhurried = UnhurriedClock(now_ms)
+        self._looked_ms = 0
+        """When what is overdue was looked for last."""
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._readers = ThreadPoolExecutor(1, "journal-read")
         self._thread = threading.Thread(target=self._write_forever, name="journal-write", daemon=True)
@@ -119,6 +124,7 @@ class Journal:
         self.last_block_ms = {shard: saved for shard, (_, saved) in self._store.shards().items()}
         self.origin, self.runs = self._store.origin, self._store.runs
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
+        self._looked_ms = max((entry.received_ms for entry in self._store.newest), default=0)
 
     def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalReader]:
         """The writer's and the reader's view."""
@@ -161,6 +167,8 @@ class Journal:
         while not entries:  # behind a stretch that is damaged, however long, there may be more
             read = functools.partial(self._reader.read, after, max_bytes)
             entries, corrupt = await self._loop.run_in_executor(self._readers, self._patiently, read, ([], []))
+            if entries:  # what stands behind the last one is found again, by who asks for more
+                corrupt = [sequence for sequence in corrupt if sequence < entries[-1].sequence]
             if not corrupt:
                 break
             if self.failing:  # perhaps the whole disk is away: what it does not give now may come again
@@ -265,7 +273,7 @@ class Journal:
                 if self._stopping.wait(delay):
                     return  # never answered, so the nodes send it all again
                 delay = min(2 * delay, _RETRY[1])
-        self.failing = ""
+        self.failing, self._looked_ms = "", now_ms()
         if batch or prepared:
             self._loop.call_soon_threadsafe(self._committed, batch, prepared)
 
@@ -277,9 +285,13 @@ class Journal:
             arrival = self._translate(job.arrival) if job.as_json else job.arrival
             if arrival is not None:
                 entries += self._processor.process(arrival)
-        overdue = now_ms() - int(self._settings.finalized_wait * 1000)
-        entries += self._processor.release_overdue(overdue)
+        entries += self._processor.release_overdue(self._overdue_ms())
         return entries
+
+    def _overdue_ms(self) -> int:
+        """What is held since before this time waits no longer; nothing does where the clock was set back meanwhile."""
+        now, before = now_ms(), self._looked_ms
+        return now - int(self._settings.finalized_wait * 1000) if now > before - _SET_BACK_MS else before + _SET_BACK_MS
 
     def _translate(self, arrival: Arrival) -> Arrival | None:
         """An arrival in JSON with its payload in protobuf; `None` when that is impossible: it is a dead letter then."""
@@ -326,7 +338,7 @@ class Journal:
         settings = self._settings
         try:
             self._store.begin()
-            before = now_ms() - int(settings.retention_seconds * 1000)
+            before = self._unhurried() - int(settings.retention_seconds * 1000)
             gone = self._store.prune(before, settings.retention_bytes, settings.dedup_window)
             self._store.commit()
         except JournalUnusable:

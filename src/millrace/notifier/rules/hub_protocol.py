@@ -184,8 +184,8 @@ class Consumer:
 
 
 def _place(wish: SubscribeEvent) -> Place | None:
-    """Where the consumer is, if it says so by ids. Raises `FilterError` for what is no id."""
-    if not wish.resume_id and not wish.handled:
+    """Where the consumer is, if it says so by more than a sequence. Raises `FilterError` for what is no id."""
+    if not wish.resume_id and not wish.handled and not (wish.resume_journal and wish.resume_after):
         return None
     if len(wish.handled) > _MAX_HANDLED:
         raise FilterError(f"handled: at most {_MAX_HANDLED} ids")

@@ -45,6 +45,8 @@ class Outcome(msgspec.Struct, frozen=True):
     reason: str
     sdk_hash: bytes = b""
     """Empty where the client hash is."""
+    since: int = 0
+    """From this event of the stream on there is what told of it."""
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -173,11 +175,12 @@ class Tracker:
                     self._pending.popitem(last=False)
                     self._forgotten += 1
             return
+        since = sequence if pending is None else pending.sequence
         self._pending.pop(fact.tx_hash, None)
         self._ended[fact.tx_hash] = None
         if len(self._ended) > self._capacity:
             self._ended.popitem(last=False)
-        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed, fact.sdk_hash))
+        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed, fact.sdk_hash, since))
 
     def _expire(self, now: float) -> None:
         self._now = now

@@ -1,38 +1,56 @@
 """Where reading the events goes on after a kill: written down, and never ahead of what the events led to.
 
 What events change in the journal is written before a place that is kept after them. What became of transactions has a
-file of its own, which is written a moment later: until that has it, who starts again reads the events once more.
+file of its own, which is written a moment later: until that has it, who starts again reads the events once more. So it
+does where an end was heard before the block that its transaction is in: until then only memory has it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.hub_client import EventSink, HubClient
 from millrace.relayer.journal.fates import Fates
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.ledger.fates import FateBook
 from millrace_client.places import Place
 
 log = logging.getLogger(__name__)
 
 SECONDS = 1.0
 """How often the place is written down."""
+PATIENCE = 3_600.0
+"""Seconds that a place waits for what became of transactions to be on disk. To read an hour again takes some seconds,
+and to have stood still for longer than a notifier keeps its events (a day by default) would lose more than these."""
 
 
 class Bookmark:
     """`begin` first, then `follow`; `keep` once more when nothing is read any more and `fates` is closed."""
 
-    def __init__(self, journal: Journal, fates: Fates, tracker: Tracker, *, has_one: bool) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        fates: Fates,
+        book: FateBook,
+        tracker: Tracker,
+        *,
+        has_one: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`has_one`: whether all events come from one notifier."""
         self._journal = journal
         self._fates = fates
+        self._book = book
         self._tracker = tracker
         self._has_one = has_one
+        self._clock = clock
         self._hub: HubClient | None = None
-        self._next: tuple[Place, int] | None = None
-        """Kept as soon as so much of what became of transactions is on disk."""
+        self._next: tuple[Place, int, float] | None = None
+        """Kept as soon as so much of what became of transactions is on disk, or it has waited from then on too long."""
         self.is_known = False
         """Whether the journal says where reading goes on."""
 
@@ -80,9 +98,11 @@ class Bookmark:
 
     def keep(self) -> None:
         """Write down how far the events need not be read again."""
-        if self._next is not None and self._fates.has(self._next[1]):
-            self._write(self._next[0])
-            self._next = None
+        if self._next is not None:
+            waiting, puts, since = self._next
+            if self._fates.has(puts) or self._clock() - since > PATIENCE:
+                self._write(waiting)
+                self._next = None
         place = self._present()
         if place is None:
             return
@@ -90,12 +110,13 @@ class Bookmark:
             self._write(place)
             self._next = None
         elif self._next is None:
-            self._next = place, self._fates.puts
+            self._next = place, self._fates.puts, self._clock()
 
     def _present(self) -> Place | None:
         if self._hub is None:
             return None
-        low = self._tracker.low_water
+        needed = [at for at in (self._tracker.low_water, self._book.low_water) if at is not None]
+        low = min(needed, default=None)
         last = self._hub.last if low is None else low - 1
         place = None if last is None else self._hub.place(last)
         if place is None and low is not None and not self.is_known:

@@ -221,7 +221,7 @@ class Events:
             self._accounts.final(block, now)
         for outcome in release.outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
-            self._lifecycle.fates.ended(outcome.tx_hash, outcome.status, outcome.reason)
+            self._lifecycle.fates.ended(outcome.tx_hash, outcome.status, outcome.reason, since=outcome.since)
         self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)

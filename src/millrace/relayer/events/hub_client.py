@@ -76,7 +76,7 @@ class HubClient:
         """Of numbers against the sequences of the notifier …"""
         self._told_by: int | None = None if place is None or place.id else 0
         """… which told the events before; `None`: not known."""
-        self._journal = ""
+        self._journal = "" if place is None or place.id else place.journal
         """What the present notifier's journal is known by."""
         self._late = 0
         """What the present notifier had when reading began, by its sequence."""
@@ -124,7 +124,7 @@ class HubClient:
         if place is not None and place.id:
             return place
         if len(self._urls) == 1:  # a notifier's own sequence is enough to go on with it
-            return Place(number - self._offset, "", ())
+            return Place(number - self._offset, "", (), self._journal)
         return None
 
     @property
@@ -141,7 +141,7 @@ class HubClient:
             for message_id, since in place.handled:
                 wish.handled.add(id=message_id, since=since)
         elif self.last is not None and self._told_by == self._at:
-            wish.resume_after = self.last - self._offset
+            wish.resume_after, wish.resume_journal = self.last - self._offset, self._journal
         self._resumes, self._by_id = wish.HasField("resume_after"), bool(wish.resume_id)
         return outport.payload_envelope(SUBSCRIBE, wish.SerializeToString(), 0, with_acknowledge=False)
 

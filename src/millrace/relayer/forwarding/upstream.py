@@ -94,6 +94,8 @@ class _Link(websocket.Session):
         """Whether the relayer has said who it is."""
         self.channels: set[int] = set()
         """Those the relayer has heard of on this connection."""
+        self.odd = ""
+        """What it said that nobody understands."""
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         if kind == "text":  # it says to everybody that it ends; replies still come
@@ -103,7 +105,7 @@ class _Link(websocket.Session):
             for record in wire.records(data):
                 self._upstream.take(self, record)
         except WireError as error:
-            log.error("a relayer is not understood", extra={"url": self._upstream.url, "reason": str(error)})
+            self.odd = str(error)
             self.close(websocket.UNSUPPORTED_DATA, "not understood")
 
     def on_close(self) -> None:
@@ -166,14 +168,15 @@ class Upstream:
                 headers = {wire.HEARD: self._heard} if self._heard else None
                 await websocket.connect(self.url + wire.PATH, link, headers=headers, ping_interval=PING_SECONDS)
                 await link.wait_closed()
-                why = _turned_away(link)
+                why = _why_ended(link)
             except websocket.CONNECT_ERRORS as error:
-                why = _turned_away(link) or (str(error) or type(error).__name__)[:200]
+                why = _why_ended(link) or (str(error) or type(error).__name__)[:200]
             except asyncio.CancelledError:
                 link.abort()
                 raise
             if why and why != before:  # it is tried twenty times a second at first
-                log.warning("a relayer cannot be reached", extra={"url": self.url, "error": why})
+                text = "a relayer is not understood" if link.odd else "a relayer cannot be reached"
+                log.log(logging.ERROR if link.odd else logging.WARNING, text, extra={"url": self.url, "error": why})
             pause = FIRST_PAUSE if link.channels else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
@@ -243,8 +246,11 @@ class Upstream:
             self._events.lost(self)
 
 
-def _turned_away(link: _Link) -> str:
-    """Why a connection that ended had never been one; empty: it had, or there was none."""
+def _why_ended(link: _Link) -> str:
+    """Why a connection ended that stood, where anything can be done about that; else empty."""
+    if link.odd:
+        remedy = "" if link.is_greeted else ": it may be of an earlier version, update relayers before their edges"
+        return f"{link.odd[:200]}{remedy}"
     return (
         f"closed with {link.close_code}: see the relayer's setting edges" if link.used and not link.is_greeted else ""
     )

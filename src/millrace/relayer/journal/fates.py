@@ -2,7 +2,8 @@
 
 A file of its own, beside the journal: three random keys a row would make its commits several times as large, and nobody
 waits for these. It can be lost: nothing is signed or refused because of it, and what a kill cuts off is taken from the
-journal at the next start. One thread writes and reads, so an answer always knows what was put before the question.
+journal at the next start, or read from the notifier again (`events/bookmark.py`). One thread writes and reads, so an
+answer always knows what was put before the question.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -194,8 +196,8 @@ class Fates:
             await asyncio.wait([self._writing])
         if self._timer is not None:
             self._timer.cancel()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._close, self._take())
-        self._on_disk = self.puts
+        if await asyncio.get_running_loop().run_in_executor(self._thread, self._close, self._take()):
+            self._on_disk = self.puts
         self._thread.shutdown()
 
     def put(self, fate: Fate) -> None:
@@ -206,8 +208,8 @@ class Fates:
             self._timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._write_later)
 
     def has(self, puts: int) -> bool:
-        """Whether the file has as much of what was put as it ever will: nobody waits for a disk that takes nothing."""
-        return puts <= self._on_disk or not self._has_file or bool(self._failing)
+        """Whether so much of what was put would outlive a loss of power."""
+        return puts <= self._on_disk
 
     async def find(self, tx_hash: bytes) -> Fate | None:
         """What is known of the transaction with this client, SDK or chain hash. Raises `FatesUnavailable`."""
@@ -310,12 +312,15 @@ class Fates:
     def _open_file(self, journal: Path) -> list[Fate]:
         connection = self._connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA synchronous = FULL")  # a few times a second at most: the place of reading passes it
         connection.executescript(_SCHEMA)
         (newest,) = connection.execute("SELECT MAX(time_ms) FROM fates").fetchone()
+        (written,) = connection.execute("PRAGMA user_version").fetchone()  # in minutes; 0: by an earlier version
         filled = connection.execute("SELECT after FROM filled").fetchone()
         if newest is not None or filled is not None:  # else it is a new one, see `fill`
-            self._load(journal, 0 if newest is None else newest - OVERLAP_MS)
+            # The clock may have been set back since: what came to its end before has later times then.
+            since = 0 if newest is None else min(newest, written * 60_000) if written else newest
+            self._load(journal, since - OVERLAP_MS)
         self._after = 0 if filled is None else filled[0]
         rows = connection.execute("SELECT body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?", (MAX_OPEN,))
         return [_decode(body) for (body,) in rows][::-1]
@@ -359,6 +364,8 @@ class Fates:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             self._connection.executemany(sql, rows)
+            if not keep:
+                self._connection.execute(f"PRAGMA user_version = {int(time.time() / 60)}")
             self._connection.execute("COMMIT")
         except sqlite3.Error:
             if self._connection.in_transaction:
@@ -378,15 +385,19 @@ class Fates:
         sql = "DELETE FROM fates WHERE id IN (SELECT id FROM fates WHERE time_ms < ? LIMIT ?)"
         return self._connection.execute(sql, (before_ms, PRUNED_AT_ONCE)).rowcount > 0
 
-    def _close(self, batch: list[Fate]) -> None:
+    def _close(self, batch: list[Fate]) -> bool:
+        """Write the last batch, and close; whether the file has all."""
         if self._connection is None:
-            return
+            return False
         try:
             if batch:
                 self._write(batch)
+            return True
         except sqlite3.Error as error:
             self._failed(error)
-        self._close_file()
+            return False
+        finally:
+            self._close_file()
 
 
 def _is_damage(error: Exception) -> bool:

@@ -24,6 +24,7 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
 from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.rules.policy import Budget, Quotas
+from millrace.runtime.clocks import UnhurriedClock
 
 FILE = "recovery"
 MAX_NOTING = 256
@@ -157,6 +158,8 @@ class SafeStart:
     def __init__(self, journal: Journal, recovery: Recovery | None) -> None:
         self._journal = journal
         self.recovery = recovery
+        self._now_ms = UnhurriedClock()
+        """A clock that is set forward does not shorten the wait."""
         self._has_claims = False
         self._noting: dict[bytes, int] = {}
         """First nonces by sender, as far as their rows have not been seen on disk."""
@@ -187,7 +190,7 @@ class SafeStart:
 
     def why_not(self) -> str | None:
         """Why nothing may be signed yet; `None` once it is waited long enough."""
-        if self.recovery is None or time.time_ns() // 1_000_000 >= self.recovery.until_ms:
+        if self.recovery is None or self._now_ms() >= self.recovery.until_ms:
             return None
         return f"safe start: nothing is signed before {when(self.recovery.until_ms)}"
 

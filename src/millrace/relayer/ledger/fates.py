@@ -41,6 +41,9 @@ class FateBook:
         self._wall_ms = wall_ms
         self._open: OrderedDict[bytes, Fate] = OrderedDict()
         """By chain hash: in flight no more, and not ended as far as is known."""
+        self._early: dict[bytes, int] = {}
+        """By chain hash of what has ended before its sender's shard was heard of it: the event from which on that would
+        have to be read again."""
         self._waiting: dict[bytes, list[asyncio.Future[Fate]]] = {}
         """By client hash."""
         self.waiters = 0
@@ -52,6 +55,11 @@ class FateBook:
         """In flight no more, and not ended as far as is known."""
         return len(self._open)
 
+    @property
+    def low_water(self) -> int | None:
+        """The oldest event of which only memory has what it told of an end."""
+        return min(self._early.values(), default=None)
+
     def restore(self, fates: Iterable[Fate]) -> None:
         """Go on following these."""
         for fate in fates:
@@ -62,6 +70,7 @@ class FateBook:
 
     def over(self, entry: Entry, how: str, fee: int | None, block: BlockFacts | None) -> None:
         """An entry is in flight no more: its row's new state, and as far as known what it cost and in which block."""
+        self._early.pop(entry.chain_hash, None)
         if entry.refusal is not None and not entry.broadcast:
             return  # never accepted, or only to be signed
         place = None if block is None else Place(block.shard, block.nonce, block.block_hash, block.timestamp_ms)
@@ -76,8 +85,19 @@ class FateBook:
             self._follow(fate)
         self._keep(fate)
 
-    def ended(self, tx_hash: bytes, status: Literal["success", "fail"], reason: str, *, is_final: bool = True) -> None:
-        """The chain says how a transaction ended; not `is_final` where it may be sent again and end otherwise."""
+    def ended(
+        self,
+        tx_hash: bytes,
+        status: Literal["success", "fail"],
+        reason: str,
+        *,
+        is_final: bool = True,
+        since: int | None = None,
+    ) -> None:
+        """The chain says how a transaction ended; not `is_final` where it may be sent again and end otherwise.
+
+        `since`: the event from which on who starts again would read of it.
+        """
         known = self._open.pop(tx_hash, None)
         if known is not None:
             self._keep(msgspec.structs.replace(known, state=status, reason=reason, time_ms=self._wall_ms()))
@@ -85,6 +105,8 @@ class FateBook:
         entry = self._inflight.by_chain_hash(tx_hash)
         if entry is not None:
             entry.end = End(status, reason, is_final)
+            if since is not None:
+                self._early[tx_hash] = since
             self._tell(self.of(entry))
 
     # ---- who asks

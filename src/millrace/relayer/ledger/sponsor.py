@@ -33,6 +33,7 @@ from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy import MOST, SUMS, Budget, Person, Policy, Strangers, Target
 from millrace.relayer.rules.stages import Examined
+from millrace.runtime.clocks import UnhurriedClock
 
 MAX_REMEMBERED = 200_000
 MAX_RECEIVERS = 10_000
@@ -108,6 +109,7 @@ class Sponsor:
         self._journal = journal
         self._clock = clock
         self._wall_ms = wall_ms
+        self._unhurried_ms = UnhurriedClock(wall_ms, clock)
         self._reservations: dict[bytes, Reservation] = {}
         self._sponsored: OrderedDict[bytes, _Sponsored] = OrderedDict()
         self.written_off = WrittenOff()
@@ -354,8 +356,9 @@ class Sponsor:
 
     def prune(self) -> None:
         """Forget outcomes that count nowhere any more, and programmes long gone."""
-        before = self._wall_ms() - OUTCOMES_MS
-        gone = self.programmes.forget(self.policy.programmes, self._wall_ms())
+        now_ms = self._unhurried_ms()  # what is forgotten lets a programme pay anew: no set clock does that
+        before = now_ms - OUTCOMES_MS
+        gone = self.programmes.forget(self.policy.programmes, now_ms)
 
         def write(connection: sqlite3.Connection) -> None:
             outcomes.prune(connection, before)
