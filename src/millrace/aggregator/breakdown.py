@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from millrace.aggregator.responses import PathPart, PoolFee, SwapHop
-from millrace.aggregator.snapshot import Snapshot
+from millrace.aggregator.snapshot import Face, Snapshot
 from millrace.chain import address
 from millrace.chain.amount import short
 from millrace.chain.token import NATIVE
@@ -39,7 +39,8 @@ def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     if done.fees is not None:
         return [_pool_fee(snapshot, *fee) for fee in done.fees]
     result = []
-    shared = NONE.used([trade.pool.id for trade, _, _ in done.fills])  # what others sell in a pool changes no fee
+    names = [fill.trade.pool.id for fill in done.fills]
+    shared = NONE.used(names) if len(set(names)) < len(names) else {}  # what others sell in a pool changes no fee
     touched: dict[str, Pool] = {}
     for trade, sold, _ in done.fills:
         if isinstance(trade, Trade):
@@ -54,13 +55,23 @@ def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
 
 
 def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFee:
+    dex, where, _ = _face_of(snapshot, pool)
     return PoolFee(
-        dex=DEX_NAMES[pool.exchange],
-        address=address.encode(pool.address),
+        dex=dex,
+        address=where,
         token=token,
         amount=str(amount),
-        amount_short=short(amount, snapshot.decimals[token]),
+        amount_short=amount / snapshot.units[token],
     )
+
+
+def _face_of(snapshot: Snapshot, pool: Pool) -> Face:
+    """What every answer says of a pool."""
+    found = snapshot.faces.get(pool.id)
+    if found is None:
+        pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
+        found = snapshot.faces[pool.id] = Face(DEX_NAMES[pool.exchange], address.encode(pool.address), pair_id)
+    return found
 
 
 def path_parts(
@@ -92,8 +103,8 @@ def _part(snapshot: Snapshot, ends: Ends, amount_in: int, amount_out: int, ppm: 
     return PathPart(
         amount_in=str(amount_in),
         amount_out=str(amount_out),
-        amount_in_short=short(amount_in, snapshot.decimals[ends.token_in]),
-        amount_out_short=short(amount_out, snapshot.decimals[ends.token_out]),
+        amount_in_short=amount_in / snapshot.units[ends.token_in],
+        amount_out_short=amount_out / snapshot.units[ends.token_out],
         split_ppm=ppm,
         swaps=swaps,
     )
@@ -101,17 +112,18 @@ def _part(snapshot: Snapshot, ends: Ends, amount_in: int, amount_out: int, ppm: 
 
 def swap_hop(snapshot: Snapshot, trade: Trade | LpMove, sold: int, bought: int) -> SwapHop:
     """One executed trade (or LP move) as the interface shows it."""
-    pool, source, target = trade.pool, trade.token_in, trade.token_out
+    source, target = trade.token_in, trade.token_out
+    dex, where, pair_id = _face_of(snapshot, trade.pool)
     return SwapHop(
-        dex=DEX_NAMES[pool.exchange],
-        address=address.encode(pool.address),
+        dex=dex,
+        address=where,
         from_=source,
         to=target,
         amount_in=str(sold),
         amount_out=str(bought),
-        amount_in_short=short(sold, snapshot.decimals[source]),
-        amount_out_short=short(bought, snapshot.decimals[target]),
-        pair_id=pool.pair_id if isinstance(pool, OneDexPool) else None,
+        amount_in_short=sold / snapshot.units[source],
+        amount_out_short=bought / snapshot.units[target],
+        pair_id=pair_id,
     )
 
 

@@ -50,6 +50,14 @@ class Filter(NamedTuple):
 _ALL = Filter()
 
 
+class Face(NamedTuple):
+    """What every answer says of a pool: its exchange, its address in bech32, and its number where OneDex has it."""
+
+    dex: str
+    address: str
+    pair_id: int | None
+
+
 class Market:
     """A checked pool document. `received` (monotonic clock) is when it was last seen upstream."""
 
@@ -85,6 +93,10 @@ class Snapshot(Market):
         self.tokens = {info.identifier: info for info in document.tokens}
         self.decimals = {NATIVE: 18} | {info.identifier: info.decimals for info in document.tokens}
         """Of the tokens that the registry knows (EGLD always is one)."""
+        self.units = {token: 10**decimals for token, decimals in self.decimals.items()}
+        """How many smallest units a whole token has."""
+        self.faces: dict[str, Face] = {}
+        """By pool, of those that answers have named."""
         pause()
         self.market = DictMarket(in_steps(document.pools, pause), self.wrapped)
         pause()

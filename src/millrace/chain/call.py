@@ -53,7 +53,7 @@ class ParsedCall(NamedTuple):
 
 def encode(function: str, *args: bytes) -> bytes:
     """The data field of a call."""
-    return "@".join([function, *(arg.hex() for arg in args)]).encode()
+    return "@".join([function, *map(bytes.hex, args)]).encode()
 
 
 def parse(data: bytes) -> Call:

@@ -43,6 +43,18 @@ class Done(Protocol):
         """Its legs, and what each trade did."""
 
 
+class _Fees(dict[Trade, int]):
+    """What each trade adds to a plan's fee, in gas at the full price; worked out when it is first asked for."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+
+    def __missing__(self, trade: Trade) -> int:
+        fee = self[trade] = self._table.fee(trade.cost(self._table))
+        return fee
+
+
 class Plans:
     """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
 
@@ -59,6 +71,7 @@ class Plans:
         self._outlets = outlets
         self._walker = walker
         self._table = table
+        self._fees = _Fees(table)
         self._has_liquidity = has_liquidity
         self.too_long = 0
         """What the best plan would have paid that was too long for the transaction, since this was last set to 0."""
@@ -125,7 +138,7 @@ class Plans:
         if ask.limits.toll <= 0.0:
             return done.amount_out
         if isinstance(done, Walked):
-            fee = sum([self._table.fee(trade.cost(self._table)) for trade in done.trades])
+            fee = sum(map(self._fees.__getitem__, done.trades))
             return done.amount_out - int(fee * ask.limits.toll)
         return net_of(done.execution(), self._table, ask.limits.toll)
 

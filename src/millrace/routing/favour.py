@@ -138,7 +138,7 @@ class Favours:
         net = graph.net
         self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
-        self._last: tuple[Search | None, int, float, float, float] = None, 0, 0.0, 0.0, 0.0  # see `of_path`
+        self._last: tuple[Search | None, tuple[int, float, float], float] = None, (0, 0.0, 0.0), 0.0  # see `of_path`
 
     def _sum(self, search: Search) -> tuple[float, float]:
         """What `_add_up` says, remembered."""
@@ -159,13 +159,13 @@ class Favours:
 
         Both are in units of the sink. The search is closed: no cycle of the market earns.
         """
-        asked, *others, gain = self._last
-        if asked is search and others == [hops, toll, floor]:  # many a question asks twice
+        asked, others, gain = self._last
+        if asked is search and others == (hops, toll, floor):  # many a question asks twice
             return gain
         scale = float(self._scale[search.sink])
         fee, largest = self._least_fee * toll * scale, self.of_one(search) * scale
         gain = float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale, largest)) / scale
-        self._last = search, hops, toll, floor, gain
+        self._last = search, (hops, toll, floor), gain
         return gain
 
     def of_all(self, search: Search) -> float:

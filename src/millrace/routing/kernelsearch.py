@@ -135,7 +135,7 @@ class KernelSearch:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
         upper, _, upper_path, _, paid, length, parts, _ = self._report.tolist()
-        flow, single = self._flow(count), self._list(path_work.single[: int(length)])
+        flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
         return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
@@ -179,7 +179,7 @@ class KernelSearch:
     def room(self, limits: Limits, sink: int) -> Room:
         """The room that limits leave in this graph, with the price of fees at a token."""
         room = self._rooms.of(limits)
-        return room._replace(price=limits.toll * self._scales[sink]) if limits.toll > 0.0 else room
+        return Room(room.share, room.strict, room.fee, limits.toll * self._scales[sink]) if limits.toll > 0.0 else room
 
     def narrow(self, limits: Limits) -> bool:
         """Whether a single path could be too long for the limits."""

@@ -70,10 +70,12 @@ def split_paths(
     _join_residue(routes)
     stuck = [p for token, parcels in held.items() if token != sink for p in parcels if p.hops]
     spare_in = sum(parcel.hops[0].amount_in for parcel in stuck)  # dust that no trade sells
-    routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in + spare_in)
+    if spare_in:
+        routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in + spare_in)
     if paid is not None:
         spare_out = paid - sum(hops[-1].amount_out for hops in routes)
-        routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
+        if spare_out:
+            routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
     return _with_shares(routes, whole)
 
 
@@ -105,8 +107,17 @@ def split_sources(fills: Sequence[Fill], inputs: Sequence[tuple[str, int]]) -> l
 def _follow(held: dict[str, list[_Parcel]], fills: Sequence[Fill]) -> None:
     """Move the parcels of the tokens `held` through the fills."""
     for number, fill in enumerate(fills):
-        sold = _take(held.get(fill.trade.token_in, []), fill.amount_in)
-        held.setdefault(fill.trade.token_out, []).extend(_trade(sold, fill, number))
+        trade, amount, paid = fill
+        parcels = held.get(trade.token_in, [])
+        if len(parcels) == 1 and parcels[0].amount == amount > 0:  # the usual case: all of what came one way
+            hops, _, source = parcels.pop()
+            bought = [_Parcel((*hops, Hop(fill, number, amount, paid)), paid, source)]
+        else:
+            bought = _trade(_take(parcels, amount), fill, number)
+        if trade.token_out in held:
+            held[trade.token_out] += bought
+        else:
+            held[trade.token_out] = bought
 
 
 def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
@@ -167,6 +178,9 @@ def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
 
 def _trade(sold: Sequence[_Parcel], fill: Fill, number: int) -> list[_Parcel]:
     """What becomes of the parcels that a trade sells: each has its part of what is bought."""
+    if len(sold) == 1 and sold[0].amount:  # the usual case
+        hops, amount, source = sold[0]
+        return [_Parcel((*hops, Hop(fill, number, amount, fill.amount_out)), fill.amount_out, source)]
     bought: list[_Parcel] = []
     units, left = sum(parcel.amount for parcel in sold), fill.amount_out
     for parcel in sold:

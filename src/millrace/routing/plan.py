@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import repeat
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
@@ -151,14 +152,15 @@ def spot_output(done: Execution) -> float:
 
     The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
     """
-    source, sink = done.fills[0].trade.token_in, done.fills[-1].trade.token_out
-    whole = sum([sold for trade, sold, _ in done.fills if trade.token_in == source])
+    fills = done.fills
+    source, sink = fills[0].trade.token_in, fills[-1].trade.token_out
+    whole = sum([sold for trade, sold, _ in fills if trade.token_in == source])
     owned = {source: (whole, float(whole))}  # of each token: units, and what they would be at spot rates
     none, paid = (0, 0.0), 0.0
-    for trade, sold, bought in done.fills:
+    for trade, sold, bought in fills:
         token, into = trade.token_in, trade.token_out
         units, at_spot = owned.get(token, none)
-        part = at_spot * min(sold / max(units, 1), 1.0)
+        part = at_spot * (sold / units) if sold < units else at_spot if sold else 0.0
         owned[token] = units - sold, at_spot - part
         if isinstance(trade, Trade) and trade.spot > 0.0:
             gained = part * trade.spot
@@ -269,6 +271,13 @@ def evenly(amount: int, parts: int) -> list[int]:
     return [part] * (parts - 1) + [amount - part * (parts - 1)]
 
 
+@lru_cache(maxsize=64)  # there are ten
+def _swap_in(kind: type[Pool]) -> tuple[Action, bool, bool]:
+    """How pools of a class are traded with, whether the contract has to be told where, and whether at a rate."""
+    action = ACTIONS[kind.exchange, kind.kind]
+    return action, action in contract.NEEDS_ADDRESS, issubclass(kind, RatePool)
+
+
 class _Builder:
     """Collects the tables of a program: tokens, addresses and amounts, each value once."""
 
@@ -303,13 +312,13 @@ class _Builder:
     def add_swap(self, leg: Leg) -> None:
         trade, mode, value = leg
         pool, tokens = trade.pool, self.tokens
-        action = ACTIONS[pool.exchange, pool.kind]
-        w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
+        action, addressed, rated = _swap_in(type(pool))
+        w = self.address(pool.address) if addressed else contract.AUTO
         token_in = tokens.setdefault(trade.token_in, len(tokens))
         token_out = tokens.setdefault(trade.token_out, len(tokens))
         if mode != contract.ALL:
             mode = self.mode(mode, value)
-        if unwraps(leg):
+        if rated and unwraps(leg):
             self.instructions.append(contract.swap(Action.UNWRAP, token_in, contract.EGLD_INDEX, mode))
             token_in, mode = contract.EGLD_INDEX, contract.PREVIOUS
         self.instructions.append(contract.swap(action, token_in, token_out, mode, w))

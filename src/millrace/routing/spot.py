@@ -23,6 +23,7 @@ class SpotGraph:
         self._graph = graph
         self._scales: list[float] = graph.scale.tolist()
         self._trades = trades
+        self._numbers_of_tokens = np.arange(len(graph.scale), dtype=np.int32)
         self._tame = not bool(np.any(graph.net.prate * graph.net.pback > 1.0))  # no two pools of a pair are at odds
         self.forget()
 
@@ -37,9 +38,8 @@ class SpotGraph:
 
     def connected(self, token_in: str, token_out: str) -> bool:
         """Whether a route exists at all."""
-        if not (self.knows(token_in) and self.knows(token_out)):
-            return False
-        return self.best_rate(self.index[token_in], self.index[token_out]) > 0.0
+        source, sink = self.index.get(token_in), self.index.get(token_out)
+        return source is not None and sink is not None and self.best_rate(source, sink) > 0.0
 
     def depth(self, token: str) -> int:
         """The largest reserve of a token in any pool one can sell it to; 0 if there is none."""
@@ -76,9 +76,9 @@ class SpotGraph:
 
     def spot_rate(self, token_in: str, token_out: str) -> float:
         """Best output per input of a very small trade, in smallest units; 0 if there is no route."""
-        if not (self.knows(token_in) and self.knows(token_out)):
+        source, sink = self.index.get(token_in), self.index.get(token_out)
+        if source is None or sink is None:
             return 0.0
-        source, sink = self.index[token_in], self.index[token_out]
         return self.best_rate(source, sink) * self._scales[source] / self._scales[sink]
 
     def short_path(self, token_in: str, token_out: str) -> list[Trade]:
@@ -120,7 +120,7 @@ class SpotGraph:
         ahead, closed_ahead = self._label(source, backward=False)
         behind, closed_behind = self._label(sink, backward=True)
         return Search(
-            np.array([source], np.int32),
+            self._numbers_of_tokens[source : source + 1],
             np.array([amount_in * self._scales[source]]),
             sink,
             cycle,
