@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from millrace.chain.proto import outport_pb2 as pb
+
 from .helpers import block_hash, event, notifier, peers, save_block
 
 KEPT = Path(__file__).parent / "kept"
@@ -37,7 +39,9 @@ async def test_an_upgrade_from_a_kept_folder(tmp_path: Path, version: str) -> No
             node = await opened.node()
             for shard in (0, 1, 2):
                 known = save_block(shard, 6, events=[event(b"\1" * 32, "swap", b"topic 6")])
-                known.blockData.headerHash = block_hash((shard, 6, ""))  # its name in the folder
+                header = pb.Header(nonce=6, round=106, epoch=7, shardID=shard)  # as the folder has it, and its name
+                known.blockData.headerBytes = pb.HeaderV2(header=header).SerializeToString()
+                known.blockData.headerHash = block_hash((shard, 6, ""))
                 await node.save(known)
             await node.save(save_block(1, 6 + added, events=[]))
             new = await consumer.event()
