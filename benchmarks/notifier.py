@@ -424,6 +424,7 @@ async def with_rabbitmq(report: Report, count: int, few: int) -> None:
                 stream = await throughput(service, count, 5)
                 report.add("stream with RabbitMQ", stream.megabytes, "MB/s")
                 report.add("CPU a block, hub and RabbitMQ", stream.cpu * 1000, "ms", ("<=", 4.6))
+                report.add("memory with RabbitMQ", stream.memory, "MB", ("<=", 100.0))
                 rate = 0.8 * stream.rate
                 middle, most = await rabbitmq_lag(service, broker.url, list(blocks(few, 6)), rate)
                 report.add(f"node to queue at {rate:.0f} blocks/s, p50", middle, "ms")

@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from chain.go_json import dump, frame_of, go_json
 from millrace.chain import bigint, outport, outport_json
 from millrace.chain.headers import hash_matches
 from millrace.chain.outport import OutportError
@@ -152,80 +153,6 @@ def state_entry(name: str, rng: random.Random) -> Any:
     return entry
 
 
-def go_json(message: Message, rng: random.Random) -> Any:
-    """A message as Go's encoding/json has it; whether it omits what is empty differs from field to field."""
-    probe = type(message)()
-    outport.fill_empty(probe)
-    big = {field.name for field, value in probe.ListFields() if value == b"\0"}
-    found: dict[str, Any] = {}
-    present = {field.name for field, _ in message.ListFields()}
-    for field in message.DESCRIPTOR.fields:
-        if field.number > 1000:
-            continue
-        value, name, entry = getattr(message, field.name), field.name, field.message_type
-        if name in big:
-            number = bigint.decode(value)
-            if number is not None or rng.random() < 0.5:
-                found[name] = number
-        elif name not in present:
-            if rng.random() < 0.5:
-                found[name] = None if field.is_repeated or entry is not None else zero(field)
-        elif name.startswith("stateAccesses") and field.type == FieldDescriptor.TYPE_BYTES:
-            for_block = name == "stateAccessesForBlock"
-            kind = state.StateAccessesForBlockEntry if for_block else state.StateAccessesEntry
-            found[name] = Pairs(go_key(kind.FromString(item), rng) for item in value)
-        elif name == "stateAccesses":
-            found[name] = Pairs(go_key(item, rng) for item in value)
-        elif entry is not None and entry.GetOptions().map_entry:
-            found[name] = {str(key): go_json(value[key], rng) for key in value}
-        elif entry is not None:
-            found[name] = [go_json(item, rng) for item in value] if field.is_repeated else go_json(value, rng)
-        elif name == "headerBytes" and isinstance(message, pb.BlockData):
-            header = outport.decode_header(message.headerType, value)
-            assert header is not None
-            found[name] = base64.b64encode(dump(go_json(header, rng)).encode()).decode()
-        elif field.type == FieldDescriptor.TYPE_BYTES:
-            texts = [base64.b64encode(item).decode() for item in (value if field.is_repeated else [value])]
-            found[name] = texts if field.is_repeated else texts[0]
-        else:
-            found[name] = list(value) if field.is_repeated else value
-    return found
-
-
-class Pairs(list[tuple[str, Any]]):
-    """An object whose names may be alike."""
-
-
-def go_key(entry: Any, rng: random.Random) -> tuple[str, Any]:
-    """Go writes a map's key with a mark in the place of every byte that is no UTF-8."""
-    return entry.key.decode(errors="replace"), go_json(entry.value, rng)
-
-
-def zero(field: FieldDescriptor) -> Any:
-    return {FieldDescriptor.TYPE_STRING: "", FieldDescriptor.TYPE_BYTES: "", FieldDescriptor.TYPE_BOOL: False}.get(
-        field.type, 0
-    )
-
-
-def dump(value: Any) -> str:
-    if isinstance(value, Pairs):
-        return "{" + ",".join(f"{dump(key)}:{dump(item)}" for key, item in value) + "}"
-    if isinstance(value, dict):
-        return dump(Pairs(value.items()))
-    if isinstance(value, list):
-        return "[" + ",".join(map(dump, value)) + "]"
-    text = json.dumps(value, ensure_ascii=False)
-    for letter in "<>&\u2028":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return text
-
-
-def frame_of(topic: str, payload: bytes, **fields: Any) -> bytes:
-    """A frame as a JSON node writes it."""
-    content = {"withAcknowledge": True, "counter": 7, "type": 2, "payload": base64.b64encode(payload).decode()}
-    return json.dumps(content | {"topic": topic, "version": 1} | fields).encode()
-
-
 @pytest.mark.parametrize("topic", outport.PAYLOADS)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_messages(topic: str, seed: int) -> None:
@@ -248,6 +175,14 @@ def test_what_is_not_known_does_no_harm() -> None:
     block = {"shardID": 1, "headerType": "HeaderV9", "headerBytes": base64.b64encode(b"{}").decode()}
     raw = through(frame_of(outport.REVERT_INDEXED_BLOCK, json.dumps(block).encode()))
     assert pb.BlockData.FromString(raw) == pb.BlockData(shardID=1, headerType="HeaderV9", headerBytes=b"{}")
+
+
+def test_entries_without_a_value() -> None:
+    """Go's nil in a map is an entry whose message is empty."""
+    raw = through(frame_of(outport.SAVE_BLOCK, b'{"blockData":{"results":{"aa":null}},"alteredAccounts":{"b":null}}'))
+    block = pb.OutportBlock.FromString(raw)
+    assert list(block.blockData.results) == ["aa"]
+    assert list(block.alteredAccounts) == ["b"]
 
 
 DEEP = b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}"

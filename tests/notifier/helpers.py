@@ -32,11 +32,12 @@ def save_block(
 ) -> pb.OutportBlock:
     """A block with one log per transaction; `events` belong to the transaction `tx`."""
     header = pb.HeaderV2(header=pb.Header(nonce=nonce, round=nonce + 100, epoch=7, shardID=shard))
+    header.header.randSeed = block_hash((shard, nonce, label))
     block = pb.OutportBlock(shardID=shard, numberOfShards=3)
     block.blockData.shardID = shard
     block.blockData.headerType = "HeaderV2"
-    block.blockData.headerBytes = header.SerializeToString()
-    block.blockData.headerHash = block_hash((shard, nonce, label))
+    block.blockData.headerBytes = outport.serialize(header)
+    block.blockData.headerHash = hashlib.blake2b(block.blockData.headerBytes, digest_size=32).digest()
     block.blockData.timestampMs = 1_700_000_000_000 + 600 * nonce
     if events is not None:
         add_log(block, block_hash(("tx", shard, nonce)).hex(), events)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
+
+import pytest
+
+from millrace.notifier import app
+from millrace.notifier.settings import NotifierSettings
+
+from .helpers import WAIT, peers, save_block
 
 CODE = """
 import asyncio, json, sys
@@ -46,3 +55,33 @@ def test_modules_of_a_start(tmp_path: Path) -> None:
     assert [name for name in (*LATE, *NOT_AT_ALL) if name in seen["listening"]] == []
     assert [name for name in LATE if name not in seen["ready"]] == []
     assert [name for name in NOT_AT_ALL if name in seen["ready"]] == []
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_the_first_node_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
+    """What nodes do not need is started once one was answered, or when none comes."""
+    listening: asyncio.Future[app.Notifier] = asyncio.get_running_loop().create_future()
+    others: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    class Watched(app.Notifier):
+        async def listen(self, stack: AsyncExitStack) -> None:
+            await super().listen(stack)
+            listening.set_result(self)
+
+        async def start_others(self, stack: AsyncExitStack) -> None:
+            others.set_result(self.ingest.answered.is_set())
+            await super().start_others(stack)
+
+    monkeypatch.setattr(app, "Notifier", Watched)
+    monkeypatch.setattr(app, "_FIRST_SECONDS", 2 * WAIT if comes else 0)
+    stop = asyncio.Event()
+    settings = NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path)
+    running = asyncio.create_task(app.run(settings, stop))
+    notifier = await asyncio.wait_for(listening, WAIT)
+    async with peers(notifier.port) as opened:
+        if comes:
+            assert not others.done()
+            await (await opened.node()).save(save_block(0, 1))
+        assert await asyncio.wait_for(others, WAIT) == comes
+    stop.set()
+    await asyncio.wait_for(running, WAIT)

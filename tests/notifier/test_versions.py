@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from .helpers import event, notifier, peers, save_block
+from millrace.chain.proto import outport_pb2 as pb
+
+from .helpers import block_hash, event, notifier, peers, save_block
 
 KEPT = Path(__file__).parent / "kept"
 FOREVER = 1e9
@@ -36,7 +38,11 @@ async def test_an_upgrade_from_a_kept_folder(tmp_path: Path, version: str) -> No
             assert [[one.topic, one.counter, one.marks, one.id] for one in told[: len(said)]] == said
             node = await opened.node()
             for shard in (0, 1, 2):
-                await node.save(save_block(shard, 6, events=[event(b"\1" * 32, "swap", b"topic 6")]))
+                known = save_block(shard, 6, events=[event(b"\1" * 32, "swap", b"topic 6")])
+                header = pb.Header(nonce=6, round=106, epoch=7, shardID=shard)  # as the folder has it, and its name
+                known.blockData.headerBytes = pb.HeaderV2(header=header).SerializeToString()
+                known.blockData.headerHash = block_hash((shard, 6, ""))
+                await node.save(known)
             await node.save(save_block(1, 6 + added, events=[]))
             new = await consumer.event()
             assert (new.topic, new.counter) == ("SaveBlock", last + added)

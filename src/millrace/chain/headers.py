@@ -13,6 +13,7 @@ import msgspec
 
 from millrace.chain import bigint, outport
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
 
 _FIRST_MS = 100_000_000_000  # no time in seconds is so late, and none in milliseconds so early
 _PROPOSING = (pb.HeaderV3, pb.MetaBlockV3)
@@ -44,6 +45,7 @@ class Header(msgspec.Struct, frozen=True):
     tx_count: int
     leader_signature: bytes
     miniblocks: tuple[pb.MiniBlockHeader, ...]
+    shard: int
     accumulated_fees: int = 0
     developer_fees: int = 0
     proposes: bool = False
@@ -110,6 +112,7 @@ def _earlier(header: pb.Header | pb.MetaBlock, timestamp_ms: int) -> Header:
         tx_count=header.txCount,
         leader_signature=header.leaderSignature,
         miniblocks=tuple(header.miniBlockHeaders),
+        shard=METACHAIN if isinstance(header, pb.MetaBlock) else header.shardID,
         accumulated_fees=_amount(header.accumulatedFees),
         developer_fees=_amount(header.developerFees),
     )
@@ -135,6 +138,7 @@ def _proposing(
         tx_count=header.txCount,
         leader_signature=header.leaderSignature,
         miniblocks=tuple(header.miniBlockHeaders),
+        shard=METACHAIN if isinstance(header, pb.MetaBlockV3) else header.shardID,
         proposes=True,
         executions=tuple(executions),
         last_executed_nonce=last.headerNonce,

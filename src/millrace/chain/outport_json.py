@@ -223,7 +223,8 @@ def _fill_map(name: str, where: str, read_key: Read, message: Message, value: An
             entry = entries[read_key(key)]
         except ValueError as error:
             raise ValueError(f"{where}: {error}") from None
-        _fill(entry, item)
+        if item is not None:  # Go's nil is an empty message, as an entry without a value is in protobuf
+            _fill(entry, item)
 
 
 def _fill_entries(name: str, read: Callable[[Any], list[Any]], message: Message, value: Any) -> None:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 HUB_PATH = "/hub/ws"
 _ENVELOPE_BYTES = 1024
+_FIRST_SECONDS = 0.5  # for the first node; those that wait for a notifier try every few seconds
 
 
 class Notifier:
@@ -43,14 +44,16 @@ class Notifier:
         self.http_port = self.metrics_port = 0
 
     async def start(self, stack: AsyncExitStack) -> None:
-        """Open the journal, then the nodes' port, then all else; `stack` undoes it in the right order.
+        """Start everything; `stack` undoes it in the right order."""
+        await self.listen(stack)
+        await self.start_others(stack)
 
-        Nodes stand still while a notifier is away. So what only others need is loaded once nodes are answered.
+    async def listen(self, stack: AsyncExitStack) -> None:
+        """Open the journal and the port of nodes and consumers; return when nodes are answered.
 
         At the end the consumers' deliveries cease first and the sockets close last: what was queued still
         gets to disk, and its nodes still get their answers.
         """
-        settings = self.settings
         await self.journal.start()
         self.hub.start(self.journal)
         try:
@@ -63,6 +66,10 @@ class Notifier:
         self.port = server.port
         await self.journal.warmed()
         log.info("nodes are answered", extra={"port": self.port})
+
+    async def start_others(self, stack: AsyncExitStack) -> None:
+        """Publish to the brokers and open the operators' ports."""
+        settings = self.settings
         for sink in await _sinks(settings, self.metrics, self.journal):
             await sink.start()
             stack.push_async_callback(sink.stop)
@@ -135,7 +142,11 @@ async def run(settings: NotifierSettings, stop: asyncio.Event) -> None:
     gc.set_threshold(20_000, 20, 100)
     async with AsyncExitStack() as stack:
         notifier = Notifier(settings, stack.enter_context(tracing("notifier", settings)))
-        await notifier.start(stack)
+        await notifier.listen(stack)
+        # Nodes stand still while a notifier is away. To load what only others need would keep the first one waiting for
+        # 30 to 50 ms: threads take turns.
+        await notifier.ingest.wait_answered(_FIRST_SECONDS)
+        await notifier.start_others(stack)
         log.info(
             "ready",
             extra={"port": notifier.port, "http_port": notifier.http_port, "metrics_port": notifier.metrics_port},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hmac
 import logging
@@ -94,6 +95,7 @@ class NodeSession(websocket.Session):
         self._frames -= 1
         self._bytes -= size
         if counter is not None:
+            self._ingest.answered.set()
             acknowledge = outport_json.ack_envelope if self._as_json else outport.ack_envelope
             self.send_binary(acknowledge(counter))
         self._regulate()
@@ -127,7 +129,15 @@ class Ingest:
         self.journal = journal
         self.metrics = metrics
         self.nodes: set[NodeSession] = set()
+        self.answered = asyncio.Event()
+        """Whether any node was."""
         self._queued = 0
+
+    async def wait_answered(self, seconds: float) -> None:
+        """Return once a node was answered, or when that takes longer."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.answered.wait()
 
     def accept(self, request: websocket.Request) -> NodeSession:
         """The session of a node that connects to us. Raises `websocket.Refuse`."""

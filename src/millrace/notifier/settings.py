@@ -75,7 +75,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
 
     executed_topic: Literal["ExecutedBlock", "SaveBlock"] = "ExecutedBlock"
     """Topic of blocks made of executions. `SaveBlock`: for consumers that know blocks of the earlier format only."""
-    tail_bytes: Positive = 24 * MEBIBYTE
+    tail_bytes: Positive = 16 * MEBIBYTE
     """Newest events kept in memory, so that consumers who keep up are never served from disk."""
     window_frames: Positive = 1024
     """Frames a consumer may leave unacknowledged before delivery to it pauses."""

@@ -128,6 +128,28 @@ class SlicedLog(_message.Message):
     events: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, address: _Optional[bytes] = ..., events: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class KeyedLogData(_message.Message):
+    __slots__ = ("log",)
+    LOG_FIELD_NUMBER: _ClassVar[int]
+    log: KeyedLog
+    def __init__(self, log: _Optional[_Union[KeyedLog, _Mapping]] = ...) -> None: ...
+
+class KeyedLog(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[EventKey]
+    def __init__(self, events: _Optional[_Iterable[_Union[EventKey, _Mapping]]] = ...) -> None: ...
+
+class EventKey(_message.Message):
+    __slots__ = ("address", "identifier", "topics")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IDENTIFIER_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    address: bytes
+    identifier: bytes
+    topics: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, address: _Optional[bytes] = ..., identifier: _Optional[bytes] = ..., topics: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class ResultColumns(_message.Message):
     __slots__ = ("key", "value")
     KEY_FIELD_NUMBER: _ClassVar[int]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from collections import defaultdict
 from typing import NamedTuple
 
 from google.protobuf.message import Message
 
 from millrace.chain import outport
-from millrace.chain.headers import Header, proposes, read_header
+from millrace.chain.headers import Header, hash_matches, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.notifier.journal.dead_letters import DeadLetters
@@ -29,7 +30,6 @@ log = logging.getLogger(__name__)
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
 _log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
-_log_irregular = OccasionalLog(log, logging.WARNING, "a block breaks a rule and is passed on as it came")
 
 
 class Arrival(NamedTuple):
@@ -43,6 +43,19 @@ class Arrival(NamedTuple):
     received_ms: int
 
 
+class _Told(NamedTuple):
+    """A block that brings executions, with what was found out about it."""
+
+    decoded: Decoded
+    message: pb.OutportBlock
+    sliced: SlicedBlock
+    header: Header
+    digests: dict[str, bytes]
+    """Of each result, by its key."""
+    newest: int | None
+    """The newest nonce of the shard before it."""
+
+
 class Processor:
     """Works inside the transaction of its store; used by one thread."""
 
@@ -53,6 +66,9 @@ class Processor:
         self.tally = Tally()
         """What the open transaction will have counted."""
         self._memory = Memory()
+        text = "a block breaks a rule and is passed on as it came"
+        self._log_irregular: dict[str, OccasionalLog] = defaultdict(lambda: OccasionalLog(log, logging.WARNING, text))
+        """A log for each rule: where several are broken at once, each is named."""
 
     def remember_newest(self) -> None:
         """What the next blocks need to know of those that are in the journal; comes before the first `process`."""
@@ -103,10 +119,13 @@ class Processor:
             return self._append_all(decoded, verdict, arrival, arrival.payload)
         if isinstance(message, pb.OutportBlock):
             sliced, payload, contract_results = slices.cut(arrival.payload, message)
+            header = self._header(decoded, message)
             if proposes(message.blockData.headerType):
-                return self._append_proposal(decoded, message, sliced, arrival)
+                return self._append_proposal(decoded, message, sliced, header, arrival)
             digest = slices.block_digest(sliced, payload)
-            verdict = self._save(decoded, arrival, read_header(message.blockData), digest)
+            verdict = self._save(decoded, arrival, header, digest)
+            if message.blockData.headerType not in outport.HEADERS:  # what its parts mean is not known either
+                return self._append_all(decoded, verdict, arrival, arrival.payload)
             if any(not event.alone for event in verdict.events):
                 facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body, contract_results)
                 normalise(sliced.transactionPool, facts, self._memory)
@@ -123,63 +142,79 @@ class Processor:
             payload = content if isinstance(content, bytes) else outport.canonical(content)
         return [self._append(event, payload, arrival.received_ms) for event in verdict.events]
 
+    def _header(self, decoded: Decoded, message: pb.OutportBlock) -> Header | None:
+        """The header of a block, if it is one of its shard; what is wrong with it is counted."""
+        data = message.blockData
+        header = read_header(data)
+        if data.headerType not in outport.HEADERS:
+            self._note_irregular("format_unknown", decoded, format=data.headerType[:64])
+        elif header is None or not hash_matches(data):
+            self._note_irregular("header_unreadable", decoded)
+        if proposes(data.headerType) and message.transactionPool.ListFields():
+            self._note_irregular("proposal_with_pool", decoded)
+        if data.shardID != decoded.shard or (header is not None and header.shard != decoded.shard):
+            self._note_irregular("shard_contradicted", decoded)
+            return None
+        return header
+
     def _append_proposal(
-        self, decoded: Decoded, message: pb.OutportBlock, sliced: SlicedBlock, arrival: Arrival
+        self,
+        decoded: Decoded,
+        message: pb.OutportBlock,
+        sliced: SlicedBlock,
+        header: Header | None,
+        arrival: Arrival,
     ) -> list[Entry]:
         """A block that only proposes, as it came, and behind it the executions of earlier headers that it brings.
 
         A mark of its finality that came first follows them all: it is theirs too.
         """
-        header = read_header(message.blockData)
         brought = Brought(()) if header is None else results.brought(message.blockData, header)
         digest, digests = slices.proposal_digests(sliced)
+        newest = self._store.newest_nonce(decoded.shard)
         verdict = self._save(decoded, arrival, header, digest)
         self._count(decoded, verdict)
-        self._check(decoded, header, brought)
+        self._check(decoded, brought)
         entries = []
+        incomplete = INCOMPLETE if brought.missing or brought.contradicted else 0
         for event in verdict.events:
             if not event.alone:
-                marked = event._replace(marks=event.marks | (INCOMPLETE if brought.missing else 0))
+                marked = event._replace(marks=event.marks | incomplete)
                 entries.append(self._append(marked, arrival.payload, arrival.received_ms))
         if header is not None:
-            entries += self._append_executions(decoded, message, sliced, header, brought, digests, arrival.received_ms)
+            told = _Told(decoded, message, sliced, header, digests, newest)
+            entries += self._append_executions(told, brought, arrival.received_ms)
         marks = [event for event in verdict.events if event.alone]
         return entries + [self._append(event, b"", arrival.received_ms) for event in marks]
 
-    def _check(self, decoded: Decoded, header: Header | None, brought: Brought) -> None:
-        """Count which rules a block breaks."""
+    def _check(self, decoded: Decoded, brought: Brought) -> None:
+        """Count which rules break what a block brings."""
         for kind, broken in (
-            ("header_unreadable", header is None),
             ("result_unlisted", brought.unlisted),
             ("results_disordered", brought.disordered),
             ("result_missing", brought.missing),
             ("result_impossible", brought.impossible),
+            ("result_contradicted", brought.contradicted),
         ):
             if broken:
                 self._note_irregular(kind, decoded)
 
-    def _append_executions(
-        self,
-        decoded: Decoded,
-        message: pb.OutportBlock,
-        sliced: SlicedBlock,
-        header: Header,
-        brought: Brought,
-        digests: dict[str, bytes],
-        received_ms: int,
-    ) -> list[Entry]:
+    def _append_executions(self, told: _Told, brought: Brought, received_ms: int) -> list[Entry]:
         """Append those executions that are news; what their splitting makes is bounded for all together."""
         entries = []
-        told = message.blockData.results
+        decoded, sliced = told.decoded, told.sliced
         slices_of = {entry.key.decode(): entry.value for entry in sliced.blockData.results}
         splitter = Splitter()
         for execution in brought.executions:
             key = execution.block_hash.hex()
-            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digests[key])
+            digest = told.digests[key]
+            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
             self._count(decoded, verdict, outport.EXECUTED_BLOCK)
+            if verdict.unheard and told.newest is not None and execution.nonce <= told.newest:
+                self._note_irregular("result_unheard", decoded)
             for event in verdict.events:
-                block = results.executed_block(sliced, slices_of[key], decoded.block_hash, header, execution)
-                facts = facts_of(block.shardID, block.transactionPool, told[key].body)
+                block = results.executed_block(sliced, slices_of[key], decoded.block_hash, told.header, execution)
+                facts = facts_of(block.shardID, block.transactionPool, told.message.blockData.results[key].body)
                 normalise(block.transactionPool, facts, self._memory, splitter)
                 entries.append(self._append(event, block.SerializeToString(), received_ms))
         return entries
@@ -213,9 +248,9 @@ class Processor:
                 self.tally.add(counter.labels(shard))
         return self._store.append(event.topic, event.shard, event.marks, event.message_id, received_ms, payload)
 
-    def _note_irregular(self, kind: str, decoded: Decoded) -> None:
+    def _note_irregular(self, kind: str, decoded: Decoded, **more: str) -> None:
         self.tally.add(self._metrics.irregular.labels(kind))
-        _log_irregular(kind=kind, shard=decoded.shard, block=decoded.block_hash.hex())
+        self._log_irregular[kind](kind=kind, shard=decoded.shard, block=decoded.block_hash.hex(), **more)
 
     def _count(self, decoded: Decoded, verdict: Verdict, topic: str = "") -> None:
         topic = topic or decoded.topic

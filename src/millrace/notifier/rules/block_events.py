@@ -8,7 +8,7 @@ from functools import cached_property
 from google.protobuf.message import DecodeError
 
 from millrace.chain import outport
-from millrace.chain.headers import read_header
+from millrace.chain.headers import proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.rules.entry import field
 from millrace.notifier.rules.filters import EventKey
@@ -22,11 +22,17 @@ BLOCKS = frozenset((outport.SAVE_BLOCK, outport.EXECUTED_BLOCK))
 
 
 def read_block(payload: bytes) -> pb.OutportBlock:
-    """The block in a payload of the journal; an empty one for a block that was passed on unread."""
+    """The block in a payload of the journal; an empty one for a block that was passed on unread.
+
+    One that only proposes has no pool: whatever stands there was not executed.
+    """
     try:
-        return pb.OutportBlock.FromString(payload)
+        block = pb.OutportBlock.FromString(payload)
     except DecodeError:
         return pb.OutportBlock()
+    if proposes(block.blockData.headerType):
+        block.ClearField("transactionPool")
+    return block
 
 
 class BlockEvents:

@@ -91,6 +91,8 @@ class Verdict(NamedTuple):
     """Another block of the shard, not reverted, has the same nonce."""
     waits: bool = False
     """The message is kept until its block comes."""
+    unheard: bool = False
+    """An execution of a header that was never told of, or not with this nonce."""
 
     @property
     def duplicate(self) -> bool:
@@ -230,6 +232,7 @@ def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: byt
     one that brought it first may have been taken back, the execution was not.
     """
     header = index.block(shard, block_hash) or Block()
+    unheard = not header.generation or header.nonce not in (None, nonce)
     generation = max(1, header.generation)
     name = _EXECUTION + block_hash
     known = index.block(shard, name)
@@ -245,7 +248,7 @@ def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: byt
         missing = 0 if newest is None or newest.nonce is None else nonce - newest.nonce - 1
         index.put_block(shard, _EXECUTION, Block(nonce=nonce, first_sequence=index.next_sequence))
     marks = INCOMPLETE if missing else 0
-    return Verdict((Event(outport.EXECUTED_BLOCK, shard, block_hash, generation, marks),), missing)
+    return Verdict((Event(outport.EXECUTED_BLOCK, shard, block_hash, generation, marks),), missing, unheard=unheard)
 
 
 def finalise(index: Index, shard: int, block_hash: bytes, now: int) -> Verdict:

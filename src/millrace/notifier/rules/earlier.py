@@ -8,8 +8,7 @@ from operator import itemgetter
 from struct import Struct
 from typing import Generic, TypeVar
 
-from millrace.chain.proto.slices_pb2 import SlicedLogData
-from millrace.notifier.rules.raw_events import IN_TRANSFERS, TRANSFERS, hash_of, identifier_of
+from millrace.notifier.rules.raw_events import transfers_of
 
 _REMEMBERED_RESULTS = 100_000
 _LEAVING_BYTES = 12 * 1024 * 1024  # of transfers that other shards will confirm, and …
@@ -110,14 +109,14 @@ class _ToldTransfers:
     def add(self, telling: int, shard: int, told: Sequence[tuple[str, bytes]]) -> None:
         """Logs that one block told, each with the transaction that it belongs to; too many of one are not kept."""
         found: dict[int, list[bytes]] = {}
-        for owner, log in told:
-            packed = [_TRANSFER.pack(telling, shard, transfer) for transfer in _transfers(log)]
+        for (owner, _), transfers in zip(told, transfers_of([log for _, log in told]), strict=True):
+            packed = [_TRANSFER.pack(telling, shard, transfer) for transfer in transfers]
             found.setdefault(hash(owner), []).extend(packed)
-        for key, transfers in found.items():
-            size = len(transfers) * _TRANSFER.size + _OWNER_BYTES
+        for key, all_packed in found.items():
+            size = len(all_packed) * _TRANSFER.size + _OWNER_BYTES
             if size > self._half:
                 continue
-            self._new[key] = self._new.get(key, b"") + b"".join(transfers)
+            self._new[key] = self._new.get(key, b"") + b"".join(all_packed)
             self._size += size
             if self._size >= self._half:
                 self._old, self._new, self._size = self._new, {}, 0
@@ -126,12 +125,6 @@ class _ToldTransfers:
         """Of a transaction: telling, shard and hash of each."""
         key = hash(owner)
         return _TRANSFER.iter_unpack(self._old.get(key, b"") + self._new.get(key, b""))
-
-
-def _transfers(log: bytes) -> list[int]:
-    """The hashes of the transfers in a log."""
-    events = SlicedLogData.FromString(log).log.events
-    return [hash_of(event) for event in events if IN_TRANSFERS in event and identifier_of(event) in TRANSFERS]
 
 
 class Memory:
@@ -168,7 +161,7 @@ class Memory:
         """
         told = list(self._leaving.get(owner))
         for telling, teller, log in self._staying.get(owner):
-            told += [(telling, teller, transfer) for transfer in _transfers(log)]
+            told += [(telling, teller, transfer) for transfer in transfers_of([log])[0]]
         tellings: dict[int, tuple[int, Counter[int]]] = {}
         for telling, teller, transfer in sorted(told, key=itemgetter(0)):
             tellings.setdefault(telling, (teller, Counter()))[1][transfer] += 1

@@ -7,9 +7,11 @@ result by the executed header's hash. Each becomes a block as consumers have alw
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import msgspec
 
-from millrace.chain import bigint
+from millrace.chain import bigint, outport
 from millrace.chain.headers import Execution, Header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.slices_pb2 import SlicedBlock, SlicedResult
@@ -32,28 +34,45 @@ class Brought(msgspec.Struct, frozen=True):
     """The header does not list them by ascending, adjoining nonces."""
     impossible: int = 0
     """Executions that the header lists and that no header of its shard can have: they count as none."""
+    contradicted: int = 0
+    """Executions whose results are of another header, by what the header says of them: they count as none."""
 
 
 def brought(data: pb.BlockData, header: Header) -> Brought:
     """What a block with this header brings."""
     found: dict[bytes, Execution] = {}
-    missing = 0
+    missing = contradicted = 0
     impossible = max(0, len(header.executions) - _MAX_EXECUTIONS)
     for execution in header.executions[:_MAX_EXECUTIONS]:
+        key = execution.block_hash.hex()
         if not _possible(execution, header):
             impossible += 1
-        elif execution.block_hash.hex() in data.results:
-            found.setdefault(execution.block_hash, execution)
-        else:
+        elif key not in data.results:
             missing += 1
+        elif not _fits(data.results[key], execution):
+            contradicted += 1
+        else:
+            found.setdefault(execution.block_hash, execution)
     nonces = [execution.nonce for execution in header.executions]
     disordered = nonces != list(range(nonces[0], nonces[0] + len(nonces))) if nonces else False
-    return Brought(tuple(found.values()), missing, len(data.results) - len(found), disordered, impossible)
+    unlisted = len(data.results.keys() - {execution.block_hash.hex() for execution in header.executions})
+    return Brought(tuple(found.values()), missing, unlisted, disordered, impossible, contradicted)
 
 
 def _possible(execution: Execution, header: Header) -> bool:
     """Whether an earlier header of the shard can have been executed so: the earlier shape counts in 32 bits."""
     return len(execution.block_hash) == _HASH_SIZE and execution.nonce < header.nonce and execution.tx_count < 1 << 32
+
+
+def _fits(result: pb.ExecutionResultData, execution: Execution) -> bool:
+    """Whether a result is the execution's: no hash stands for all of it, but one does for each of its miniblocks."""
+    if result.headerNonce != execution.nonce:
+        return False
+    named = {miniblock.hash for miniblock in execution.miniblocks}
+    return all(
+        blake2b(outport.canonical(miniblock), digest_size=_HASH_SIZE).digest() in named
+        for miniblock in result.body.miniBlocks
+    )
 
 
 def executed_block(

@@ -1,0 +1,177 @@
+"""Blocks that break a rule, from nodes of both marshallers: carried unharmed, counted, named in the log."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chain.go_json import dump, frame_of, go_json
+from millrace.chain import outport
+from millrace.chain.proto import outport_pb2 as pb
+from millrace.notifier.rules.dedup import INCOMPLETE
+
+from .helpers import Ran, block_hash, event, notifier, peers, proposal, ran, save_block
+from .test_json_nodes import json_node
+
+SAVE, EXECUTED = outport.SAVE_BLOCK, outport.EXECUTED_BLOCK
+OLD = proposal(1, 5)
+SWAP = event(b"\1" * 32, "swap")
+
+Break = Callable[[], pb.OutportBlock]
+
+
+def brings(*executions: Ran) -> pb.OutportBlock:
+    """The block behind `OLD`."""
+    return proposal(1, 6, ran=executions or [ran(OLD, SWAP)])
+
+
+def of_another_shard() -> pb.OutportBlock:
+    """Under the hash of `OLD` stands what another shard executed at the same height."""
+    block = brings()
+    result = block.blockData.results[OLD.blockData.headerHash.hex()]
+    result.body.miniBlocks.add(txHashes=[block_hash("theirs")], senderShardID=2, receiverShardID=2)
+    return block
+
+
+def of_another_height() -> pb.OutportBlock:
+    block = brings()
+    block.blockData.results[OLD.blockData.headerHash.hex()].headerNonce = 4
+    return block
+
+
+def of_nobody() -> pb.OutportBlock:
+    return brings(Ran(block_hash("nobody's"), 5))
+
+
+def of_a_strange_height() -> pb.OutportBlock:
+    """The header lists a block that is known, at a height that is not its own."""
+    return brings(Ran(OLD.blockData.headerHash, 4))
+
+
+def of_type(header_type: str) -> Break:
+    def broken() -> pb.OutportBlock:
+        block = brings()
+        block.blockData.headerType = header_type
+        block.transactionPool.logs.add(txHash=block_hash("tx").hex()).log.events.append(SWAP)
+        return block
+
+    return broken
+
+
+def in_shards(outer: int, inner: int) -> Break:
+    def broken() -> pb.OutportBlock:
+        block = brings()
+        block.shardID, block.blockData.shardID = outer, inner
+        return block
+
+    return broken
+
+
+def with_a_pool() -> pb.OutportBlock:
+    """A block that only proposes tells of logs of its own."""
+    block = brings()
+    block.transactionPool.logs.add(txHash=block_hash("tx").hex()).log.events.append(SWAP)
+    return block
+
+
+def earlier_of_another_hash() -> pb.OutportBlock:
+    block = save_block(1, 6)
+    block.blockData.headerHash = block_hash("another")
+    return block
+
+
+BROKEN = [
+    ("result_contradicted", of_another_shard, [SAVE]),
+    ("result_contradicted", of_another_height, [SAVE]),
+    ("result_unheard", of_nobody, [SAVE, EXECUTED]),
+    ("result_unheard", of_a_strange_height, [SAVE, EXECUTED]),
+    ("format_unknown", of_type("HeaderV9"), [SAVE]),
+    ("format_unknown", of_type(""), [SAVE]),
+    ("shard_contradicted", in_shards(2, 1), [SAVE]),
+    ("shard_contradicted", in_shards(1, 2), [SAVE]),
+    ("shard_contradicted", in_shards(2, 2), [SAVE]),
+    ("proposal_with_pool", with_a_pool, [SAVE, EXECUTED]),
+    ("header_unreadable", earlier_of_another_hash, [SAVE]),
+]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize(("kind", "make", "events"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
+async def test_broken_rules(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    make: Break,
+    events: list[str],
+    as_json: bool,
+) -> None:
+    """The block reaches consumers as it came and nothing more is made of it than its header bears out; both count."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, speaks_json, consumer = await opened.node(), await json_node(running), await opened.consumer()
+        await consumer.subscribe()
+        await node.save(OLD)
+        block = make()
+        if as_json:
+            await speaks_json.tell(frame_of(SAVE, dump(go_json(block, random.Random(kind))).encode()))
+        else:
+            await node.tell(SAVE, outport.serialize(block))
+        told = (await consumer.events(1 + len(events)))[1:]
+        assert [message.topic for message in told] == events
+        assert told[0].payload == outport.serialize(block)
+        assert bool(told[0].marks & INCOMPLETE) == (kind == "result_contradicted")
+        assert running.metrics.irregular.labels(kind)._value.get() == 1
+        assert running.metrics.dead_letters._value.get() == 0
+        assert running.journal.head - running.journal.oldest == len(events)
+    (line,) = [record for record in caplog.records if getattr(record, "kind", "") == kind]
+    assert line.levelno == logging.WARNING
+    assert line.__dict__["block"] == block.blockData.headerHash.hex()
+
+
+async def test_each_rule_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A block that breaks several rules has a line in the log for each."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node = await opened.node()
+        await node.save(OLD)
+        block = brings()
+        (name,) = list(block.blockData.results)
+        block.blockData.results[name.upper()].CopyFrom(block.blockData.results[name])
+        del block.blockData.results[name]
+        await node.save(block)
+    kinds = [record.__dict__["kind"] for record in caplog.records if hasattr(record, "kind")]
+    assert sorted(kinds) == ["result_missing", "result_unlisted"]
+
+
+async def test_the_first_results_are_of_headers_before_the_journal(tmp_path: Path) -> None:
+    """What a new journal's first blocks bring is of headers that nobody told it: that is no broken rule."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node = await opened.node()
+        await node.save(brings())
+        assert next(iter(running.metrics.irregular.collect())).samples == []
+
+
+async def test_what_one_node_contradicts_another_tells(tmp_path: Path) -> None:
+    """A result that its header does not bear out is told once a node brings it as it is."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        one, two, consumer = await opened.node(), await opened.node(), await opened.consumer()
+        await consumer.subscribe()
+        await one.save(of_another_shard())
+        await two.save(brings())
+        told = await consumer.events(3)
+        assert [message.topic for message in told] == [SAVE, SAVE, EXECUTED]
+        assert pb.OutportBlock.FromString(told[2].payload).blockData.headerHash == OLD.blockData.headerHash
+
+
+async def test_what_a_proposal_tells_was_not_executed(tmp_path: Path) -> None:
+    """Filters look past the pool of a block that only proposes."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, consumer = await opened.node(), await opened.consumer()
+        await consumer.subscribe("Identifier", identifier="burn")
+        block = proposal(1, 6)
+        block.transactionPool.logs.add(txHash=block_hash("tx").hex()).log.events.append(event(b"\1" * 32, "burn"))
+        await node.save(block)
+        await node.save(proposal(1, 7, ran=[ran(block, event(b"\2" * 32, "burn"))]))
+        assert (await consumer.event()).topic == EXECUTED
