@@ -744,7 +744,9 @@ async def test_row_23_one_client_has_so_much_under_way(
     pass_on = getattr(half, stage)
 
     async def hold(*arguments: Any) -> Any:
-        inside[arguments[-1].origin.ip] += 1
+        last = arguments[-1]
+        batch = last[0].batch if isinstance(last, list) else last
+        inside[batch.origin.ip] += 1
         await go_on.wait()
         return await pass_on(*arguments)
 

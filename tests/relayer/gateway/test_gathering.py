@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -18,14 +19,14 @@ class Setting:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.gathering = Gathering(lambda: self.now)
+        self.gathering = Gathering(self._set_out_together, lambda: self.now)
         self.seen: dict[int, int] = {}
         self.gone: list[int] = []
         self.left = asyncio.Event()
 
     def submit(self, connection: int, size: int = 1) -> None:
         seen = self.seen.get(connection, 0)
-        self.seen[connection] = self.gathering.join(size, seen, partial(self._set_out, connection))
+        self.seen[connection] = self.gathering.join(size, seen, cast(Any, Lane(self, connection)))
 
     def window(self, accepted: int, connections: int) -> None:
         """So many connections submit something that sets out, so much is accepted, and the window ends."""
@@ -37,9 +38,20 @@ class Setting:
         self.gone.clear()
         self.left.clear()
 
-    def _set_out(self, connection: int) -> None:
-        self.gone.append(connection)
-        self.left.set()
+    def _set_out_together(self, lanes: Sequence[Any]) -> None:
+        for lane in lanes:
+            lane.set_out()
+
+
+class Lane:
+    """A connection's submissions."""
+
+    def __init__(self, setting: Setting, connection: int) -> None:
+        self.setting, self.connection = setting, connection
+
+    def set_out(self) -> None:
+        self.setting.gone.append(self.connection)
+        self.setting.left.set()
 
 
 @pytest.fixture

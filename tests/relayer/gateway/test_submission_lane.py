@@ -15,6 +15,7 @@ from millrace.relayer.gateway.gathering import BUSY_PACE, WINDOW_SECONDS, Gather
 from millrace.relayer.gateway.limits import GONE
 from millrace.relayer.gateway.submission_lane import SubmissionLane
 from millrace.relayer.gateway.submitting import MAX_WAITING
+from millrace.relayer.gateway.together import Together
 from millrace.relayer.protocol import messages, reasons
 from millrace.relayer.protocol.messages import Relay
 from millrace.relayer.protocol.reasons import Reason
@@ -30,6 +31,9 @@ class Submitter:
 
     def __init__(self) -> None:
         self.taken: list[int] = []
+        self.together: list[int] = []
+        self.may_take_together = asyncio.Event()
+        self.may_take_together.set()
         self.batches: list[Batch] = []
         self.may_take = asyncio.Semaphore(0)
         self.finished: dict[int, asyncio.Future[None]] = {}
@@ -48,10 +52,32 @@ class Submitter:
         self.batches.append(batch)
         return batch
 
+    async def take_together(self, company: Any) -> list[Batch]:
+        self.together.append(len(company))
+        await self.may_take_together.wait()
+        for batch, _ in company:
+            batch.results = list(self.results)
+        return []
+
+    async def finish_together(self, batches: Any) -> list[Batch]:
+        return []
+
     async def finish(self, batch: Batch) -> list[Reason]:
         done = self.finished[batch.stretch] = asyncio.get_running_loop().create_future()
         await done
         return self.results
+
+
+class Nobody:
+    """A connection with nothing to submit."""
+
+    client = "client"
+
+    def set_out(self) -> None:
+        """There is nothing."""
+
+    def next_shorts(self) -> list[Any]:
+        return []
 
 
 class Session:
@@ -114,12 +140,22 @@ class Setting:
             tracer=Tracer(TracingSettings()),
             stopping=False,
             under_way=0,
-            gathering=Gathering(lambda: self.now),
+            gathering=Gathering(Together(cast(Any, self.submitter)).set_out, lambda: self.now),
         )
         self.lane = SubmissionLane(cast(Any, self.gateway), cast(Any, self.session))
 
     def add(self, request_id: int) -> None:
         self.lane.add(Relay(request_id=request_id, tx=msgspec.Raw(TX)))
+
+    def busy(self, connections: int) -> Gathering:
+        """Let a window end at a busy pace with so many connections in it: as many make a departure in the next."""
+        gathering = self.gateway.gathering
+        for _ in range(int(BUSY_PACE * WINDOW_SECONDS)):
+            gathering.accepted(1)
+        for _ in range(connections):
+            gathering.join(1, 0, cast(Any, Nobody()))
+        self.now += WINDOW_SECONDS
+        return cast(Gathering, gathering)
 
 
 async def settle() -> None:
@@ -152,12 +188,7 @@ async def test_the_next_is_taken_while_earlier_ones_are_finished(setting: Settin
 
 async def test_what_waits_for_others_is_under_way_and_ends_with_its_connection(setting: Setting) -> None:
     """At a busy pace a submission sets out with others'; what its connection sends meanwhile goes along, in order."""
-    gathering = setting.gateway.gathering
-    for _ in range(int(BUSY_PACE * WINDOW_SECONDS)):
-        gathering.accepted(1)
-    for _ in range(3):
-        gathering.join(1, 0, lambda: None)  # three connections in this window
-    setting.now += WINDOW_SECONDS
+    gathering = setting.busy(3)
     other = SubmissionLane(cast(Any, setting.gateway), cast(Any, Session()))
     setting.add(0)
     setting.add(1)
@@ -166,16 +197,30 @@ async def test_what_waits_for_others_is_under_way_and_ends_with_its_connection(s
     assert setting.submitter.taken == [] and setting.gateway.under_way == 3
     other.clear()
     assert setting.gateway.under_way == 2
-    gathering.join(1, 0, lambda: None)  # all three are there
-    for count in (1, 2):
-        await settle()
-        assert len(setting.submitter.taken) == count
-        setting.submitter.may_take.release()
+    gathering.join(1, 0, cast(Any, Nobody()))  # all three are there
     await settle()
-    for done in setting.submitter.finished.values():
-        done.set_result(None)
-    await settle()
+    assert setting.submitter.together == [2] and setting.submitter.taken == []
     assert [reply["requestId"] for reply in setting.session.replies] == [0, 1] and setting.gateway.under_way == 0
+
+
+async def test_what_comes_while_others_are_taken_sets_out_with_others(setting: Setting) -> None:
+    """Else a connection that is served slowly would go alone from then on, each time dearer than in company."""
+    gathering = setting.busy(2)
+    setting.submitter.may_take_together.clear()
+    setting.add(0)
+    other = SubmissionLane(cast(Any, setting.gateway), cast(Any, Session()))
+    other.add(Relay(request_id=1, tx=msgspec.Raw(TX)))
+    await settle()
+    setting.add(2)
+    await settle()
+    assert setting.submitter.together == [2]
+    setting.submitter.may_take_together.set()
+    await settle()
+    assert setting.submitter.together == [2] and setting.submitter.taken == [] and setting.gateway.under_way == 1
+    gathering.join(1, 0, cast(Any, Nobody()))
+    await settle()
+    assert setting.submitter.together == [2, 1] and setting.submitter.taken == []
+    assert [reply["requestId"] for reply in setting.session.replies] == [0, 2]
 
 
 async def test_only_what_could_wait_for_others_makes_others_wait(world: Any) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from millrace.relayer.gateway.together import Lane
 from millrace.relayer.rules.slices import PART
 
 INTERVAL = 0.006
@@ -30,7 +31,10 @@ sends only that makes nobody wait."""
 class Gathering:
     """The next departure, and who waits for it."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, set_out_together: Callable[[Sequence[Lane]], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._set_out_together = set_out_together
         self._clock = clock
         self._since = clock()
         self._window = 1
@@ -42,7 +46,7 @@ class Gathering:
         self._is_busy = False
         self._connections_before = 0
         """What the window before was like."""
-        self._waiting: list[Callable[[], None]] = []
+        self._waiting: list[Lane] = []
         self._size = 0
         self._departure: asyncio.TimerHandle | None = None
 
@@ -51,19 +55,19 @@ class Gathering:
         if size < LONG:
             self._accepted += 1
 
-    def join(self, size: int, seen: int, set_out: Callable[[], None]) -> int:
-        """Call `set_out` at the next departure of a connection's submission, which is now if it need not wait.
+    def join(self, size: int, seen: int, lane: Lane) -> int:
+        """Have a connection's submission set out with the next departure, or alone and now if it need not wait.
 
         Returns what the connection's next one is to show as `seen`; 0 at first.
         """
         if size >= LONG:
-            set_out()
+            lane.set_out()
             return seen
         window = self._look(seen)
         if not self._is_busy:
-            set_out()
+            lane.set_out()
             return window
-        self._waiting.append(set_out)
+        self._waiting.append(lane)
         self._size += size
         if self._size >= FULL or len(self._waiting) >= self._connections_before:
             self._depart()
@@ -89,5 +93,4 @@ class Gathering:
             self._departure.cancel()
         waiting, self._waiting = self._waiting, []
         self._size, self._departure = 0, None
-        for set_out in waiting:
-            set_out()
+        self._set_out_together(waiting)

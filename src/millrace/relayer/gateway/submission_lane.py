@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,15 @@ from millrace.relayer.gateway.limits import GONE, milliseconds, overloaded
 from millrace.relayer.gateway.replies import submission_reply, told_of
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.gateway.submitting import Submitting, Unread, has_room, read_large
+from millrace.relayer.gateway.together import Short
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.protocol import messages, reasons, topics
 from millrace.relayer.protocol.messages import Broadcast, Relay
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.topics import TxStatusTopic
+from millrace.relayer.rules.slices import PART, cost
 from millrace.relayer.rules.stages import Origin
-from millrace.relayer.submission.batch import Batch
+from millrace.relayer.submission.batch import Announce, Batch, Result
 from millrace.runtime.tracing import UNTRACED
 
 log = logging.getLogger(__name__)
@@ -94,46 +96,107 @@ class SubmissionLane:
         self._under_way += 1
         self._shared.under_way += 1
         self._waiting.append((self._shared.clock(), size, item))
-        if self._worker is not None or self._gathers:
+        if self._worker is None and not self._gathers:
+            self._gather()
+
+    def _gather(self) -> None:
+        """Have what waits set out, if anybody still waits for it: with the next departure if it is short."""
+        if not self._waiting:
             return
+        _, size, item = self._waiting[0]
         if isinstance(item, Unread):
-            self._set_out()
+            self.set_out()
         else:
             self._gathers = True
-            self._seen = self._shared.gathering.join(size, self._seen, self._set_out)
+            self._seen = self._shared.gathering.join(size, self._seen, self)
 
-    def _set_out(self) -> None:
+    def set_out(self) -> None:
         """Begin with what waits, if anybody still waits for it."""
         self._gathers = False
         if self._waiting:
             self._worker = asyncio.create_task(self._work())
 
-    async def _work(self) -> None:
-        """Take this connection's submissions in their order; finish them as disk and signer allow.
+    # ---- in company
 
-        The last one is finished here, without a task of its own: what comes meanwhile has another worker.
+    @property
+    def client(self) -> str:
+        """Whose submissions they are, as limits name it."""
+        return self._session.client
+
+    def next_shorts(self) -> list[Short]:
+        """What is to set out and can go with others; after it nothing does before `go_on`. Empty if it is to go alone.
+
+        No more than goes through the stages together.
+        """
+        shorts: list[Short] = []
+        while self._waiting and len(shorts) < PART and not self._shared.tracer.on:
+            since, _, item = self._waiting[0]
+            transactions = messages.transactions_of(item) if isinstance(item, Relay) else []
+            if len(transactions) != 1 or cost(len(memoryview(transactions[0]))) > 1:
+                break
+            assert isinstance(item, Relay)
+            self._waiting.popleft()
+            subscribed: dict[bytes, str | Reason] = {}
+            batch = Batch(
+                self._origin(item, since), 1, self._announce(item, subscribed), partial(self._given_up, since)
+            )
+            shorts.append(Short(self, item, since, transactions[0], batch, subscribed))
+        return shorts
+
+    def go_on(self, apart: Sequence[Short]) -> None:
+        """What had set out was taken, but for those that are to be by themselves, before what has come meanwhile."""
+        self._gathers = False
+        if apart:
+            self._waiting.extendleft((short.since, 1, short.request) for short in reversed(apart))
+            self.set_out()
+        else:
+            self._gather()
+
+    def finish_alone(self, short: Short) -> None:
+        """Finish what was taken in company."""
+        self._keep(asyncio.create_task(self._finish(short.request, short.batch, short.subscribed, short.since)))
+
+    def answer(self, short: Short) -> None:
+        """The submission was finished in company."""
+        self._done(1, short.batch.unserved)
+        try:
+            self._answer(short.request, short.batch, short.batch.answers(), short.subscribed, short.since)
+        except Exception:
+            log.exception("a submission was not answered")
+            self._session.close(1011, "internal error")
+
+    def fail(self) -> None:
+        """A defect kept a submission from its answer."""
+        self._done(1, 1)
+        self._session.close(1011, "internal error")
+
+    # ---- alone
+
+    async def _work(self) -> None:
+        """Take this connection's next submission, and finish it as disk and signer allow.
+
+        What comes behind it goes on as soon as it is taken.
         """
         last: Coroutine[Any, Any, None] | None = None
-        size = 0
+        if not self._waiting:  # the connection has gone since this was begun
+            self._worker = None
+            return
+        since, size, item = self._waiting.popleft()
         try:
-            while self._waiting and last is None:
-                since, size, item = self._waiting.popleft()
-                request = await self._read(item) if isinstance(item, Unread) else item
-                if request is not None:
-                    size = len(messages.transactions_of(request))
-                if request is None or self._session.closed:
-                    self._done(size, size)
-                    continue
+            request = await self._read(item) if isinstance(item, Unread) else item
+            if request is not None:
+                size = len(messages.transactions_of(request))
+            if request is None or self._session.closed:
+                self._done(size, size)
+            else:
                 last = await self._take(request, since)
-                if self._waiting:
-                    self._keep(asyncio.create_task(last))
-                    last = None
         except Exception:
             log.exception("a submission was not taken")
             self._done(size, size)
             self._session.close(1011, "internal error")
         finally:
             worker, self._worker = self._worker, None
+        self._gather()
         if last is not None:
             assert worker is not None
             self._keep(worker)
@@ -142,17 +205,24 @@ class SubmissionLane:
     async def _take(self, request: Relay | Broadcast, since: float) -> Coroutine[Any, Any, None]:
         """Take a submission; what is left is to finish it."""
         subscribed: dict[bytes, str | Reason] = {}
-        announce = partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
+        origin, announce = self._origin(request, since), self._announce(request, subscribed)
+        with origin.trace or UNTRACED:
+            transactions = messages.transactions_of(request)
+            batch = await self._shared.submitter.take(origin, transactions, announce, partial(self._given_up, since))
+        return self._finish(request, batch, subscribed, since)
+
+    def _origin(self, request: Relay | Broadcast, since: float) -> Origin:
+        """What a submission asks for, and for whom."""
         person = ""
         with contextlib.suppress(Refused):  # its key was taken away since it was admitted
             person = self._shared.submitter.person_of(self._session.authorization)
-        action, transactions = messages.action_of(request), messages.transactions_of(request)
-        tracer, waited = self._shared.tracer, self._shared.clock() - since
+        action, tracer, waited = messages.action_of(request), self._shared.tracer, self._shared.clock() - since
         trace = tracer.begin(action, request.traceparents, waited=waited, sample=True) if tracer.on else None
-        origin = Origin(action, self._session.client, person, trace=trace)
-        with trace or UNTRACED:
-            batch = await self._shared.submitter.take(origin, transactions, announce, partial(self._given_up, since))
-        return self._finish(request, batch, subscribed, since)
+        return Origin(action, self._session.client, person, trace=trace)
+
+    def _announce(self, request: Relay | Broadcast, subscribed: dict[bytes, str | Reason]) -> Announce | None:
+        """Whom to tell of what is accepted."""
+        return partial(self._auto_subscribe, into=subscribed) if request.auto_subscribe else None
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         """Hold a task that finishes a submission until it has: the event loop alone does not."""
@@ -172,6 +242,18 @@ class SubmissionLane:
             return
         finally:
             self._done(len(batch.results), batch.unserved)
+        self._answer(request, batch, results, subscribed, since)
+        if trace is not None:
+            trace.end(told_of(results))
+
+    def _answer(
+        self,
+        request: Relay | Broadcast,
+        batch: Batch,
+        results: list[Result],
+        subscribed: dict[bytes, str | Reason],
+        since: float,
+    ) -> None:
         self._shared.judged(self._session.client, results, since)
         refused = [result for result in results if isinstance(result, Reason)]
         for reason in refused:
@@ -180,8 +262,6 @@ class SubmissionLane:
             self._shared.gathering.accepted(len(results))
         reply = submission_reply(batch.origin.kind, results, request.request_id, subscribed)
         self._session.answer(reply)
-        if trace is not None:
-            trace.end(told_of(results))
 
     def _given_up(self, since: float) -> Reason | None:
         """Why a submission that came at this time is worth no work any more, if so."""

@@ -29,15 +29,6 @@ Announce = Callable[[Entry], None]
 GivenUp = Callable[[], Reason | None]
 
 
-class Taken(msgspec.Struct, frozen=True, gc=False):
-    """A transaction after `take`: reserved anew, or one that was submitted before."""
-
-    position: int
-    entry: Entry
-    reserved: Reserved
-    is_new: bool
-
-
 class Batch:
     """A submission between `take` and `finish`; its last part is to be finished then, earlier ones are on their way."""
 
@@ -57,7 +48,28 @@ class Batch:
         self.simulated = 0.0
         """Seconds it has waited for simulations."""
 
+    def answers(self) -> list[Result]:
+        """One result per transaction, in order; nothing else is kept."""
+        self.taken = []  # each of which names this batch
+        assert all(result is not None for result in self.results)
+        return [result for result in self.results if result is not None]
+
     def count_given_up(self, reason: Reason, number: int) -> None:
         """So many were given up for this reason."""
         if reason.code == reasons.BUSY.code:
             self.unserved += number
+
+
+class Taken(msgspec.Struct, frozen=True, eq=False):
+    """A transaction after `take`: reserved anew, or one that was submitted before."""
+
+    position: int
+    entry: Entry
+    reserved: Reserved
+    is_new: bool
+    batch: Batch
+    """The submission it came with."""
+
+    def answer(self, result: Result) -> None:
+        """Say what became of it."""
+        self.batch.results[self.position] = result

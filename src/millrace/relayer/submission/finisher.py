@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -83,54 +84,77 @@ class Finisher:
             size = _size(new, stretch)
             await self._shares.take(batch.origin.ip, size)
             try:
-                new = _not_over(new, batch)
+                new = _not_over(new)
                 reason = batch.given_up()
                 if reason is not None:
                     new = self._give_up(new, reason, batch)
                 with stage(batch.origin.trace, "journal"):
-                    written = await self._write(new, batch)
-                signed = await self._sign(written, batch, late)
+                    written = await self._write(new)
+                signed = await self._sign(written, late)
             finally:
                 self._shares.give_back(batch.origin.ip, size)
-            self._accept(signed, batch)
+            self._accept(signed)
         # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
         repeated = [item for item in taken if not item.is_new]
-        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item, batch)]
+        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item)]
         if again:
             size = _size([item for item, _ in again], stretch)
             await self._shares.take(batch.origin.ip, size)
             try:
-                signed = await self._promise(await self._sign(again, batch, late), batch)
+                signed = await self._promise(await self._sign(again, late))
             finally:
                 self._shares.give_back(batch.origin.ip, size)
-            self._accept(signed, batch)
+            self._accept(signed)
         if late:
-            await self._await_signer(late, batch)
+            await self._await_signer(late)
+
+    async def finish_together(self, batches: Sequence[Batch]) -> list[Batch]:
+        """The same of short submissions of several clients, with one new transaction each; they share every wait.
+
+        Returns those whose client has too much under way already: they are to be finished by themselves.
+        """
+        sizes = Counter([batch.origin.ip for batch in batches])
+        without = await self._shares.take_together(sizes)
+        late: list[tuple[Taken, Journalled]] = []
+        try:
+            taken: list[Taken] = []
+            for batch in batches:
+                if batch.origin.ip not in without:
+                    new, reason = _not_over(batch.taken), batch.given_up()
+                    taken += new if reason is None else self._give_up(new, reason, batch)
+            signed = await self._sign(await self._write(taken), late)
+        finally:
+            for client in sizes.keys() - without:
+                self._shares.give_back(client, sizes[client])
+        self._accept(signed)
+        if late:
+            await self._await_signer(late)
+        return [batch for batch in batches if batch.origin.ip in without]
 
     def _give_up(self, new: list[Taken], reason: Reason, batch: Batch) -> list[Taken]:
         """Nobody waits for the answer and nothing is promised: no work is done. What somebody else waits for."""
         for item in new:
             if not item.entry.waiters:
                 self._lifecycle.release(item.entry, reason)
-                batch.results[item.position] = reason
+                item.answer(reason)
                 batch.count_given_up(reason, 1)
         return [item for item in new if item.entry.waiters]
 
-    def _accept(self, signed: Sequence[tuple[Taken, Signed]], batch: Batch) -> None:
+    def _accept(self, signed: Sequence[tuple[Taken, Signed]]) -> None:
         """The relayer stands for these: they are announced, sent and answered."""
         for item, done in signed:
-            self._answer_accepted(item, done.tx, batch)
+            self._answer_accepted(item, done.tx)
             if item.reserved.approved.origin.kind != "sign":
                 self._cosigner.send(item.entry)
 
-    def _answer_accepted(self, item: Taken, tx: Transaction, batch: Batch) -> None:
-        entry = item.entry
+    def _answer_accepted(self, item: Taken, tx: Transaction) -> None:
+        entry, batch = item.entry, item.batch
         entry.handed_out = True
         if batch.announce is not None:
             batch.announce(entry)
-        batch.results[item.position] = Accepted(tx, entry.client_hash, entry.chain_hash, entry.sdk_hash)
+        item.answer(Accepted(tx, entry.client_hash, entry.chain_hash, entry.sdk_hash))
 
-    async def _write(self, items: list[Taken], batch: Batch) -> list[tuple[Taken, Journalled]]:
+    async def _write(self, items: list[Taken]) -> list[tuple[Taken, Journalled]]:
         if not items:
             return []
         try:
@@ -140,29 +164,28 @@ class Finisher:
             )
         except NonceTaken as taken:
             if len(items) > 1:  # one of them; each alone
-                return [done for item in items for done in await self._write([item], batch)]
+                alone = await asyncio.gather(*(self._write([item]) for item in items))
+                return [done for part in alone for done in part]
             if isinstance(taken, TakenElsewhere):
-                self._answer_elsewhere(items[0], taken.claimed, batch)
+                self._answer_elsewhere(items[0], taken.claimed)
                 return []
             if isinstance(taken, ProgrammeFull):
                 self._lifecycle.release(items[0].entry, _PROGRAMME_FULL)
-                batch.results[items[0].position] = _PROGRAMME_FULL
+                items[0].answer(_PROGRAMME_FULL)
                 return []
             reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
             entry = items[0].entry
             self._lifecycle.release(entry, reason)
             try:
-                batch.results[items[0].position] = (
-                    self.done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason
-                )
+                items[0].answer(self.done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason)
             except Refused as refusal:
-                batch.results[items[0].position] = refusal.reason
+                items[0].answer(refusal.reason)
             return []
         except JournalError as error:
             reason = _why(error)
             for item in items:
                 self._lifecycle.release(item.entry, reason)
-                batch.results[item.position] = reason
+                item.answer(reason)
             return []
         written = []
         for item in items:
@@ -170,7 +193,7 @@ class Finisher:
             written.append((item, Journalled(item.reserved)))
         return written
 
-    def _answer_elsewhere(self, item: Taken, claimed: Claimed, batch: Batch) -> None:
+    def _answer_elsewhere(self, item: Taken, claimed: Claimed) -> None:
         """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has."""
         entry, is_open = item.entry, claimed.state == "journalled"
         self._lifecycle.release(entry, _ELSEWHERE)
@@ -179,32 +202,30 @@ class Finisher:
             reason = (
                 reasons.CONFLICTING.but(text) if is_open else reasons.NONCE_TOO_LOW.but("another one had this nonce")
             )
-            batch.results[item.position] = reason
+            item.answer(reason)
         elif claimed.state == "superseded":
-            batch.results[item.position] = _SUPERSEDED
+            item.answer(_SUPERSEDED)
         elif entry.kind == "sign" and claimed.signature is not None:
             proto = cosigned(entry.proto, claimed.signature)
-            batch.results[item.position] = Accepted(
-                from_proto(proto), entry.client_hash, hash_of(proto), entry.sdk_hash
-            )
+            item.answer(Accepted(from_proto(proto), entry.client_hash, hash_of(proto), entry.sdk_hash))
         elif entry.kind == "sign" and claimed.kind == "sign" and is_open:
-            batch.results[item.position] = _SIGNING
+            item.answer(_SIGNING)
         elif entry.kind == "sign" or claimed.kind == "sign":
-            batch.results[item.position] = _ONLY_SIGNED
+            item.answer(_ONLY_SIGNED)
         else:
-            self._answer_accepted(item, entry.tx, batch)
+            self._answer_accepted(item, entry.tx)
 
-    async def _is_written(self, item: Taken, batch: Batch) -> bool:
+    async def _is_written(self, item: Taken) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
         reason = await self._lifecycle.decided(item.entry)
         if reason is not None:
-            batch.results[item.position] = reason
+            item.answer(reason)
         return reason is None
 
     async def _sign(
-        self, items: list[tuple[Taken, Journalled]], batch: Batch, late: list[tuple[Taken, Journalled]]
+        self, items: list[tuple[Taken, Journalled]], late: list[tuple[Taken, Journalled]]
     ) -> list[tuple[Taken, Signed]]:
-        """Every item with all its signatures; those that get none are answered in the batch.
+        """Every item with all its signatures; those that get none are answered.
 
         Those of which the signing process says nothing, as it went away, are `late`.
         """
@@ -215,7 +236,7 @@ class Finisher:
             if entry.chain_hash and entry.refusal is None:
                 done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
             elif entry.state == "over":
-                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
+                item.answer(entry.refusal or reasons.NONCE_TOO_LOW)
             elif entry.kind == "broadcast":
                 self._lifecycle.complete(entry)
                 done.append((item, Signed(journalled, entry.tx)))
@@ -225,32 +246,32 @@ class Finisher:
             return done
         try:
             # The same bytes may be there twice.
-            with stage(batch.origin.trace, "co-sign"):
+            with stage(unsigned[0][0].batch.origin.trace, "co-sign"):  # several submissions are not traced
                 refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
         except SignerError:
             late += unsigned
             return done
         for item, journalled in unsigned:
             if refusals[item.entry]:
-                self._answer_refused(item, refusals[item.entry], batch)
+                self._answer_refused(item, refusals[item.entry])
             elif item.entry.state == "over":
                 # Its nonce passed while the signer worked: nothing can come of it any more.
-                batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+                item.answer(item.entry.refusal or reasons.NONCE_TOO_LOW)
             else:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
 
-    def _answer_refused(self, item: Taken, why: str, batch: Batch) -> None:
+    def _answer_refused(self, item: Taken, why: str) -> None:
         """The signing process refused. What it may have signed before a restart may still run: that has not failed."""
         if item.entry.state == "over":
-            batch.results[item.position] = reasons.SIGNER_REFUSED.but(why)
-        elif item.entry.broadcast and batch.origin.kind != "sign":
-            self._answer_accepted(item, item.entry.tx, batch)
+            item.answer(reasons.SIGNER_REFUSED.but(why))
+        elif item.entry.broadcast and item.batch.origin.kind != "sign":
+            self._answer_accepted(item, item.entry.tx)
         else:
             text = f"{why}; it may have been signed before a restart, so that its nonce stays taken"
-            batch.results[item.position] = reasons.SIGNER_UNAVAILABLE.but(text)
+            item.answer(reasons.SIGNER_UNAVAILABLE.but(text))
 
-    async def _await_signer(self, late: list[tuple[Taken, Journalled]], batch: Batch) -> None:
+    async def _await_signer(self, late: list[tuple[Taken, Journalled]]) -> None:
         """What is journalled is accepted: it is signed and sent when there is a signing process again.
 
         Its result waits for that, up to a bound. What is only signed is of no use to anybody without its signature.
@@ -261,21 +282,21 @@ class Finisher:
                     if item.entry.state == "journalled":
                         await next_step(item.entry)
         signed = [(item, Signed(journalled, item.entry.tx)) for item, journalled in late if item.entry.chain_hash]
-        self._accept(await self._promise(signed, batch), batch)
+        self._accept(await self._promise(signed))
         for item, _ in late:
             entry = item.entry
             if entry.chain_hash:
                 continue
             if entry.state == "over":
-                batch.results[item.position] = entry.refusal or reasons.NONCE_TOO_LOW
-            elif entry.broadcast and batch.origin.kind != "sign":
-                self._answer_accepted(item, entry.tx, batch)
+                item.answer(entry.refusal or reasons.NONCE_TOO_LOW)
+            elif entry.broadcast and item.batch.origin.kind != "sign":
+                self._answer_accepted(item, entry.tx)
             else:
-                batch.results[item.position] = reasons.SIGNER_UNAVAILABLE.but("send the same bytes again", 1_000)
+                item.answer(reasons.SIGNER_UNAVAILABLE.but("send the same bytes again", 1_000))
 
-    async def _promise(self, signed: list[tuple[Taken, Signed]], batch: Batch) -> list[tuple[Taken, Signed]]:
+    async def _promise(self, signed: list[tuple[Taken, Signed]]) -> list[tuple[Taken, Signed]]:
         """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
-        if batch.origin.kind == "sign":
+        if all(item.batch.origin.kind == "sign" for item, _ in signed):
             return signed
         states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
         changed = [self._lifecycle.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
@@ -286,18 +307,18 @@ class Finisher:
         except JournalError as error:
             reason = _why(error)
             for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
-                batch.results[item.position] = reason
+                item.answer(reason)
                 if entry.state != "over" and not entry.sending:
                     entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
             return []
         return signed
 
 
-def _not_over(new: list[Taken], batch: Batch) -> list[Taken]:
+def _not_over(new: list[Taken]) -> list[Taken]:
     """Those whose nonce has not passed since they were taken: the row of such a one would never end."""
     for item in new:
         if item.entry.state == "over":
-            batch.results[item.position] = item.entry.refusal or reasons.NONCE_TOO_LOW
+            item.answer(item.entry.refusal or reasons.NONCE_TOO_LOW)
     return [item for item in new if item.entry.state != "over"]
 
 

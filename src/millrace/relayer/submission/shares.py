@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Shares:
@@ -27,9 +27,7 @@ class Shares:
 
     async def take(self, client: str, size: int) -> None:
         """Room for work of this size, 1 at least, in the order of asking; what is larger than a share comes alone."""
-        used = self._used.get(client, 0)
-        if client not in self._waiting and self._fits(used, size):
-            self._used[client] = used + size
+        if self._try_take(client, size):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(client, deque())
@@ -40,6 +38,24 @@ class Shares:
             if turn.done() and not turn.cancelled():  # its turn came at the same moment
                 self.give_back(client, size)
             raise
+
+    async def take_together(self, sizes: Mapping[str, int]) -> set[str]:
+        """Room for what clients do together: those who have none now, as nobody waits for another's.
+
+        One alone waits for its own.
+        """
+        if len(sizes) > 1:
+            return {client for client, size in sizes.items() if not self._try_take(client, size)}
+        for client, size in sizes.items():
+            await self.take(client, size)
+        return set()
+
+    def _try_take(self, client: str, size: int) -> bool:
+        used = self._used.get(client, 0)
+        if client in self._waiting or not self._fits(used, size):
+            return False
+        self._used[client] = used + size
+        return True
 
     def give_back(self, client: str, size: int) -> None:
         """Work that room was taken for is done."""

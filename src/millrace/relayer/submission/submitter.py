@@ -15,6 +15,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec import Raw
@@ -157,7 +158,7 @@ class Submitter:
         taken = []
         for index, item in authenticated:
             try:
-                taken.append(self._take_at_once(index, item) or await self._take_one(index, item, batch))
+                taken.append(self._take_at_once(index, item, batch) or await self._take_one(index, item, batch))
             except Refused as refusal:
                 batch.results[index] = refusal.reason
             except _Repeated as repeated:
@@ -200,14 +201,14 @@ class Submitter:
         if unknown:
             await asyncio.gather(*(self._accounts.know(sender) for sender in unknown), return_exceptions=True)
 
-    def _take_at_once(self, index: int, item: Authenticated) -> Taken | None:
+    def _take_at_once(self, index: int, item: Authenticated, batch: Batch) -> Taken | None:
         """`_take_one` of nearly all transactions: nobody is asked anything. `None` for the others. Raises `Refused`."""
         parsed = item.examined.parsed
         account = self._accounts.known(parsed.tx.sender)
         if account is None or not parsed.origin.is_sponsored:
             return None
         try:
-            return self._reserve(index, item, account, None)
+            return self._reserve(index, item, account, None, batch)
         except Refused as refusal:
             if refusal.reason.code in STALE or (self._simulator and refusal.reason.code in THROTTLED):
                 return None
@@ -219,7 +220,7 @@ class Submitter:
         foreign = item.tx.relayer if not item.parsed.origin.is_sponsored else b""
         payer = await self._accounts.know_payer(foreign) if foreign else None
         try:
-            return self._reserve(index, item, account, payer)
+            return self._reserve(index, item, account, payer, batch)
         except Refused as refusal:
             if refusal.reason.code in THROTTLED:
                 if not await self._would_run(item, account, batch):
@@ -233,7 +234,7 @@ class Submitter:
                 )
                 if not await self._accounts.refresh(item.tx.sender) and not learned:
                     raise
-        return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer)
+        return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer, batch)
 
     async def _ask_elsewhere(self, item: Authenticated, account: Account) -> bool:
         """Whether another relayer of our keys has what comes before it in flight."""
@@ -259,15 +260,15 @@ class Submitter:
         finally:
             batch.simulated += time.perf_counter() - began
 
-    def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None) -> Taken:
+    def _reserve(self, index: int, item: Authenticated, account: Account, payer: Account | None, batch: Batch) -> Taken:
         """Approve and reserve in one step. Raises `Refused`."""
         existing = self._lifecycle.approvals.existing(item)
         if existing is not None:
             approved = self._lifecycle.approvals.again(item, existing)
-            return Taken(index, existing, Reserved(approved), False)
+            return Taken(index, existing, Reserved(approved), False, batch)
         approved = self._lifecycle.approvals.approve(item, account, payer)
         entry = self._lifecycle.reserve(approved)
-        return Taken(index, entry, Reserved(approved), True)
+        return Taken(index, entry, Reserved(approved), True, batch)
 
     async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
@@ -284,8 +285,66 @@ class Submitter:
         await self._finisher.finish(batch.taken, batch.stretch, batch)
         for task in batch.under_way:
             await task
-        assert all(result is not None for result in batch.results)
-        return [result for result in batch.results if result is not None]
+        return batch.answers()
+
+    # ---- several short ones
+
+    async def take_together(self, company: Sequence[tuple[Batch, Raw]]) -> list[Batch]:
+        """Take short submissions of several clients, of one transaction to be paid for each, as one.
+
+        They wait for nothing but the signing process. What would have to wait for more is returned, and nothing of it
+        was begun: it is to be taken by itself.
+        """
+        sizes = Counter([batch.origin.ip for batch, _ in company])
+        for client in sizes:
+            self._company.is_alone(client)  # who comes with others has company
+        without = await self._taking.take_together(sizes)
+        try:
+            begun: list[tuple[Batch, Examined]] = []
+            for batch, raw in company:
+                item = None if batch.origin.ip in without else self._begin(batch, raw)
+                if item is not None:
+                    begun.append((batch, item))
+            verdicts = await self._verdicts([item for _, item in begun]) if begun else []
+            for (batch, item), verdict in zip(begun, verdicts or (), strict=verdicts is not None):
+                self._reserve_in_turn(batch, item, verdict)
+        finally:
+            for client in sizes.keys() - without:
+                self._taking.give_back(client, sizes[client])
+        return [batch for batch, _ in company if not batch.taken and batch.results[0] is None]
+
+    def _begin(self, batch: Batch, raw: Raw) -> Examined | None:
+        """The transaction of a short submission before its signature is checked, if it can go on in company."""
+        reason = batch.given_up()
+        if reason is not None:
+            batch.count_given_up(reason, 1)
+            batch.results[0] = reason
+            return None
+        try:
+            item = stages.examine(stages.parse(raw, batch.origin), self._network, self._relayers())
+            is_known = self._accounts.known(item.parsed.tx.sender) is not None
+        except Refused as refusal:
+            batch.results[0] = refusal.reason
+            return None
+        except Exception:  # a defect, which is told of when this one meets it alone
+            return None
+        return item if is_known else None
+
+    def _reserve_in_turn(self, batch: Batch, item: Examined, verdict: str) -> None:
+        """Reserve the transaction of a short submission or say why not, where one of both can be done at once."""
+        try:
+            taken = self._take_at_once(0, stages.vouched(item, verdict), batch)
+        except Refused as refusal:
+            batch.results[0] = refusal.reason
+        except Exception:
+            return  # as above
+        else:
+            if taken is not None and taken.is_new:  # what has the bytes of another one waits for that
+                batch.taken = [taken]
+
+    async def finish_together(self, batches: Sequence[Batch]) -> list[Batch]:
+        """Write, sign and send what `take_together` took; those are returned that are to be finished by themselves."""
+        return await self._finisher.finish_together(batches)
 
 
 class _Repeated(Exception):
