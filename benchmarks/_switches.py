@@ -20,7 +20,6 @@ MODULE = "millrace.routing._kernels"
 SWITCHES = (
     ("find", "LARGE"),
     ("find", "WORTHWHILE"),
-    ("exchange", "CHUNKS"),
     ("exchange", "SMALLER"),
     ("exchange", "WIDE_ROUNDS"),
     ("prune", "EXACT_LOSSES_UP_TO"),

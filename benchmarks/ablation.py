@@ -95,22 +95,24 @@ def _patched(where: object, name: str, value: object) -> Off:
     return lambda: patch.object(where, name, value)
 
 
-def _complete_look(self: WideSearch, search: Any, hops: int, room: Any) -> tuple[list[int], float, bool]:
-    return self.best(search, hops, -math.inf, room), float(self.work.best[0]), True
-
-
-def _one_start() -> AbstractContextManager[Any]:
-    whole = KernelSearch.exchange_wide
-
-    def exchange(self: KernelSearch, wide: Any, search: Any, first: Any, _: Any, limits: Limits) -> Any:
-        return whole(self, wide, search, first, first, limits)
-
-    return patch.object(KernelSearch, "exchange_wide", exchange)
+def _complete_look(
+    self: WideSearch, search: Any, hops: int, room: Any, floor: float = -math.inf
+) -> tuple[list[int], float, bool]:
+    return self.best(search, hops, floor, room), float(self.work.best[0]), True
 
 
 def _any_order() -> AbstractContextManager[Any]:
-    def find(self: KernelSearch, search: Any, _: Any, limits: Limits, nearly: float) -> Any:
-        return self.find(search, limits, nearly, split=False)
+    def find(self: KernelSearch, search: Any, _: Any, limits: Limits) -> Any:
+        return self.find(search, limits, 1.0, split=False)
+
+    return patch.object(KernelSearch, "find_in_order", find)
+
+
+def _one_path_orders() -> AbstractContextManager[Any]:
+    whole = KernelSearch.find_in_order
+
+    def find(self: KernelSearch, search: Any, ways: Any, limits: Limits) -> Any:
+        return whole(self, search, kernelsearch.Ways(*(part[:1] for part in ways)), limits)
 
     return patch.object(KernelSearch, "find_in_order", find)
 
@@ -151,9 +153,8 @@ PYTHON = (
     Piece("among cycles: quick look first", _patched(WideSearch, "quick", _complete_look)),
     Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
     Piece("among cycles: flow in an order", _any_order),
-    Piece("among cycles: flow of all cycles", _patched(mispricing, "MANY_PATHS", math.inf)),
-    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), [], 0.0))),
-    Piece("among cycles: start without fees", _one_start),
+    Piece("among cycles: order around all paths", _one_path_orders),
+    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), None, 0.0))),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )
@@ -161,7 +162,6 @@ KERNEL = (
     Piece("exchange: of few paths", _constant("find.WORTHWHILE", 1.0)),
     Piece("exchange: smaller sizes", _constant("exchange.SMALLER", 1.0)),
     Piece("among cycles: exchanging", _constant("exchange.WIDE_ROUNDS", 0)),
-    Piece("among cycles: start of twelve chunks", _constant("exchange.CHUNKS", 4)),
     Piece("refine: moves", _constant("refine.STEPS", 1)),
     Piece("refine: second climb", _constant("refine.SMALL", 0)),
     Piece("refine: moves at once before it", _constant("refine.KICK", 0)),

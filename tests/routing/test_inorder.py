@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from millrace.dex.market import DictMarket
+from millrace.routing.attempt import longest
 from millrace.routing.candidates import Search
 from millrace.routing.inorder import Order, arrange, make_order, ordered
-from millrace.routing.kernelsearch import KernelSearch, Limits
+from millrace.routing.kernelsearch import KernelSearch, Limits, Ways
 from millrace.routing.net import Ints, Net
 from millrace.routing.potential import is_closed
 from millrace.routing.router import Router
@@ -46,8 +47,8 @@ def arranged(seed: int, pools: int, noise: float, curved: float = 0.0) -> Iterat
         search = router.search(a, b, max(1, int(router.depth(a) * 10 ** rng.uniform(-6, 0.0))))
         edges, _, _ = router._wide.quick(search, HOPS, router._kernels.room(Limits(), search.sink))
         if edges:
-            path = np.array(edges, np.int32)
-            yield Arranged(router, search, path, order, within, arrange(net, within, order, search, path, len(path)))
+            path, ways = np.array(edges, np.int32), Ways.single(edges, search)
+            yield Arranged(router, search, path, order, within, arrange(net, within, order, search, *ways, 1))
 
 
 MARKETS = pytest.mark.parametrize(
@@ -83,15 +84,34 @@ def test_best_rates_in_an_order_are_final(seed: int, pools: int, noise: float, c
 
 
 @MARKETS
+def test_an_order_has_the_tokens_of_several_paths_as_they_come_there(
+    seed: int, pools: int, noise: float, curved: float
+) -> None:
+    """On every path the tokens that no earlier path has had come one after the other."""
+    for case in arranged(seed, pools, noise, curved):
+        kernels, net = KernelSearch(case.router._graph, case.router._trades, case.router._costs), case.router._graph.net
+        work = case.router._wide.work
+        _, ways, _ = kernels.exchange_wide(work, case.search, [case.path.tolist()], Limits(paths=16))
+        arrange(net, case.within, case.order, case.search, *ways, len(ways.lengths))
+        known: set[int] = set()
+        for edges, length in zip(ways.edges, ways.lengths, strict=True):
+            tokens = [int(case.search.sources[0]), *net.dst[edges[:length]].tolist()]
+            places = [case.order.position[token] for token in tokens if token not in known]
+            assert places == sorted(places)
+            known.update(tokens)
+
+
+@MARKETS
 def test_flows_follow_the_order_and_stay_below_the_bound(seed: int, pools: int, noise: float, curved: float) -> None:
-    """Trades sell a token for a later one; with limits to keep, no more paths or pools than they allow."""
+    """Trades sell a token for a later one, with no more pools, and pools on a path, than the limits allow."""
     for case in arranged(seed, pools, noise, curved):
         kernels = KernelSearch(case.router._graph, case.router._trades, case.router._costs)
-        for limits in (Limits(), Limits(pools=1000, paths=1000, hops=16), Limits(pools=3, paths=2)):
-            found = kernels.find_in_order(case.search, case.path, limits, 0.0)
+        for limits in (Limits(), Limits(pools=1000, paths=1000, hops=16), Limits(pools=3, paths=2), Limits(hops=3)):
+            found = kernels.find_in_order(case.search, Ways.single(case.path, case.search), limits)
             position = case.order.position
             assert (position[case.router._graph.net.src[found.flow.edges]]
                     < position[case.router._graph.net.dst[found.flow.edges]]).all()  # fmt: skip
             assert len(found.flow.trades) <= limits.pools
+            assert longest(found.flow.trades) <= limits.hops
             assert found.paid <= found.upper * (1.0 + 1e-9)
             assert found.split.paths == []

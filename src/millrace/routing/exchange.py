@@ -28,8 +28,7 @@ HELPS = 1e-7  # relative gain that is worth an exchange
 STEPS, LAST_STEPS = 12, 40  # of a division: while exchanging, at the end
 CLOSE, CLOSEST = 1e-7, 1e-11  # its tolerances
 SPLIT_BUDGET = 20_000  # edges evaluated in search of one path of a split among cycles
-FEW_PATHS = 5  # of the split that begins with few chunks: who may have more is offered the same
-FEW_CHUNKS, CHUNKS = 4, 12  # of the amount, of which the first paths of a split are made
+CHUNKS = 4  # of the amount, of which the first paths of a split among cycles are made
 STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds for chunks that pay at least this part
 MUCH_MORE = 6.0  # times what was known of the ways on: for so much more it is worth looking again
 PROMISING = 0.999  # times what a new path must pay where the others stay as they are: the division is made anew
@@ -59,20 +58,19 @@ def exchange_paths(
 
 @kernel
 def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, first: Ints, second: Ints
-) -> tuple[int, float]:
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, start: Ints, best: float,
+    found: int,
+) -> tuple[int, float]:  # fmt: skip
     """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
 
-    They begin as what few, and then many, equal chunks of the amount go along, with the path `first` among those and
-    `second` among these. Trades of several paths in one pool are made at once where that can be, and count as one.
+    They begin as what few equal chunks of the amount go along, with the path `start` among them. Trades of several
+    paths in one pool are made at once where that can be, and count as one. The `found` paths of an earlier start, which
+    pay `best`, stay if these are no better.
     """
-    best, found, most = 0.0, 0, min(limit, FEW)
+    most = min(limit, FEW)
     pw.meeting.within[0], pw.meeting.within[1] = limit, hops
-    for chunks in (FEW_CHUNKS, CHUNKS):
-        paths = min(most, FEW_PATHS) if chunks == FEW_CHUNKS else most
-        start = first if chunks == FEW_CHUNKS else second
-        count = _chunks(net, ww, pw, q, room, hops, paths, start, chunks)
-        best, found = _exchange(net, ww, pw, pw.every, q, room, hops, paths, count, True, best, found)
+    count = _chunks(net, ww, pw, q, room, hops, most, start)
+    best, found = _exchange(net, ww, pw, pw.every, q, room, hops, most, count, True, best, found)
     return _hand_over(pw, found), best
 
 
@@ -150,19 +148,17 @@ def _exchange(
 
 
 @inlined
-def _chunks(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints, chunks: int
-) -> int:
-    """Send the amount in equal chunks, each along the path that is best by then; how many paths there are.
+def _chunks(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints) -> int:
+    """Send the amount in few equal chunks, each along the path that is best by then; how many paths there are.
 
     The first of them is `start`.
     """
-    x, chunk = pw.parts, q.amounts[0] / chunks
+    x, chunk = pw.parts, q.amounts[0] / CHUNKS
     for h in range(start.size):
         x.paths[0, h] = start[h]
     x.length[0], x.flow[0], count, known = start.size, 0.0, 1, 1e300
     taken = path_share(room, start, start.size)
-    for _ in range(chunks):
+    for _ in range(CHUNKS):
         choice, best = 0, 0.0
         for i in range(count):
             out = run_path(net, pw, x.paths[i], x.length[i], chunk, False)

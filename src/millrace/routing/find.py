@@ -12,7 +12,7 @@ from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_b
 from millrace.routing.shares import Room, fees_of, path_share
 from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.widepath import WideWork
-from millrace.routing.work import EDGES, HOLD, Work
+from millrace.routing.work import EDGES, HOLD, MAX_HOPS, Work
 
 PAID, LENGTH, SPLIT, ASTRAY = range(4, 8)  # slots of the report behind those of `solve`
 SLOTS = 8
@@ -64,7 +64,7 @@ def find(
     seeds = w.n[EDGES]
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]
-    count = extract(net, w, m, q, room, paths, edges, flows)
+    count = extract(net, w, m, q, room, paths, MAX_HOPS, edges, flows)  # too long ones are left to paths
     report[PAID] = paid_by(w) if count > 0 else 0.0
     left = left_by(w, room, report[PAID])
     slack = max((report[UPPER] if paths <= FEW else report[PAID]) - left, 0.0)

@@ -3,8 +3,8 @@
 Where cycles gain, the dual trades along all of them, and what it leaves for the question is hard to tell from that. If
 every token may be sold only for tokens further on in some order, there are no cycles: all that holds in a market
 without mispricing does so again, and its search is as fast. How good the best route in an order is depends on the
-order. Here the tokens of a good single path come as they do on that path, every other token where it would lie on
-the best way that leaves the path and comes back to it further on, from there the tokens next to those, and so on.
+order. Here the tokens of good paths come as they do on these paths, every other token where it would lie on
+the best way that leaves them and comes back to them further on, from there the tokens next to those, and so on.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import NamedTuple
 import numpy as np
 
 from millrace.routing.candidates import Search
-from millrace.routing.columns import marginal
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_out
-from millrace.routing.find import LENGTH, PAID, SPLIT, left_by, paid_by
+from millrace.routing.find import LENGTH, PAID, SPLIT, paid_by
 from millrace.routing.moves import Moves
-from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.pathsearch import PathWork, find_single
+from millrace.routing.net import Floats, Ints, IntTable, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.shares import Room
-from millrace.routing.solve import LEVEL, UPPER, UPPER_ONCE, UPPER_PATH, extract, solve, upper_bound
-from millrace.routing.work import MAX_HOPS, Work
+from millrace.routing.solve import UPPER, UPPER_ONCE, extract, solve, upper_bound
+from millrace.routing.work import Work
 
-PLACES = 2 * MAX_HOPS + 1  # one for each token of a path, one between each two
+MOST = 64  # tokens of paths that are put in sequence: five paths of ten pools have 47 at most
+PLACES = 2 * MOST - 1  # one for each of them, one between each two
 UNPLACED = -1
-ROUNDS = 6  # how many tokens away from the path a token may be that is given a place with a reason
+ROUNDS = 6  # how many tokens away from the paths a token may be that is given a place with a reason
 
 
 class Order(NamedTuple):
@@ -68,16 +67,18 @@ def ordered(net: Net, order: Order) -> Net:
 
 
 @kernel
-def arrange(net: Net, within: Net, o: Order, q: Search, path: Ints, length: int) -> float:
-    """Order the tokens around a path from the source to the sink; the best spot rate in that order.
+def arrange(
+    net: Net, within: Net, o: Order, q: Search, paths: IntTable, lengths: Ints, flows: Floats, count: int
+) -> float:
+    """Order the tokens around paths from the source to the sink; the best spot rate in that order.
 
-    `within` is the net in the order.
+    Where two paths disagree the earlier one counts. `within` is the net in the order.
     """
-    _place_path(net, o, q, path, length)
+    places = 2 * _place_paths(net, o, q, paths, lengths, flows, count) - 1
     for _ in range(ROUNDS):
-        if _place_neighbours(net, o, q, 2 * length + 1) == 0:
+        if _place_neighbours(net, o, q, places) == 0:
             break
-    _sort(net, o, q, 2 * length + 1)
+    _sort(net, o, q, places)
     _allow(net, o)
     _rates_from(within, o, q.sources[0])
     _rates_to(within, o, q.sink)
@@ -85,18 +86,44 @@ def arrange(net: Net, within: Net, o: Order, q: Search, path: Ints, length: int)
 
 
 @inlined
-def _place_path(net: Net, o: Order, q: Search, path: Ints, length: int) -> None:
-    """Give the tokens of the path every other place."""
+def _place_paths(net: Net, o: Order, q: Search, paths: IntTable, lengths: Ints, flows: Floats, count: int) -> int:
+    """Give the tokens of the paths every other place, in a sequence that all paths follow as far as they can.
+
+    Returns how many they are.
+    """
+    source, sink, tokens, whole = q.sources[0], q.sink, 2, q.amounts[0]
     o.place[:] = UNPLACED
-    token, amount = q.sources[0], q.amounts[0]
-    for h in range(length):
-        o.place[token], o.gain[token] = 2 * h, amount
-        amount = edge_out(net, path[h], amount)
-        token = net.dst[path[h]]
-    o.place[token], o.gain[token] = 2 * length, amount
-    for h in range(length):
-        o.worth[net.src[path[h]]] = amount / o.gain[net.src[path[h]]]
-    o.worth[token] = 1.0
+    o.sequence[0], o.sequence[1] = source, sink
+    o.place[source], o.place[sink] = 0, 1
+    o.gain[source], o.worth[sink] = whole, 1.0
+    for p in range(count):
+        paid, at = flows[p], 0
+        for h in range(lengths[p]):
+            paid = edge_out(net, paths[p, h], paid)
+        amount = flows[p]
+        for h in range(lengths[p] - 1):
+            amount = edge_out(net, paths[p, h], amount)
+            t = net.dst[paths[p, h]]
+            if o.place[t] != UNPLACED:
+                at = max(at, o.place[t])
+            elif tokens < MOST:
+                at += 1
+                for i in range(tokens - at):
+                    _move_to(o, o.sequence[tokens - 1 - i], tokens - i)
+                _move_to(o, t, at)
+                o.gain[t], o.worth[t] = amount / flows[p] * whole, paid / amount
+                tokens += 1
+        if p == 0:
+            o.worth[source], o.gain[sink] = paid / flows[p], paid / flows[p] * whole
+    for i in range(tokens):
+        o.place[o.sequence[i]] = 2 * i
+    return tokens
+
+
+@inlined
+def _move_to(o: Order, token: int, place: int) -> None:
+    """Let a token be at this place of the sequence."""
+    o.sequence[place], o.place[token] = token, place
 
 
 @inlined
@@ -189,33 +216,17 @@ def _rates_to(within: Net, o: Order, sink: int) -> None:
 
 @kernel
 def find_in_order(
-    net: Net,
-    within: Net,
-    w: Work,
-    m: Moves,
-    pw: PathWork,
-    q: Search,
-    oq: Search,
-    room: Room,
-    paths: int,
-    hops: int,
-    nearly: float,
-    edges: Ints,
-    flows: Floats,
-    report: Floats,
-) -> int:
-    """What `find` finds, without a split, in the net `within` an order; `oq` is the question there.
+    net: Net, within: Net, w: Work, m: Moves, q: Search, oq: Search, room: Room, paths: int, hops: int, edges: Ints,
+    flows: Floats, report: Floats,
+) -> int:  # fmt: skip
+    """The flow that `find` finds in the net `within` an order; `oq` is the question there. Nothing else is looked for.
 
     The bound is one on the output over all of `net`, in which the question is `q`: the dual's value at the same prices.
     """
     solve(within, w, oq, report)
-    in_order = report[UPPER_PATH]
     once, often = upper_bound(net, w, q, 0.0)
     report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
-    report[LEVEL] = marginal(net, w, q)
-    count = extract(within, w, m, oq, room, paths, edges, flows)
+    count = extract(within, w, m, oq, room, paths, hops, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
-    floor = left_by(w, room, report[PAID]) * nearly
-    report[LENGTH] = find_single(within, pw, oq, room, hops, floor) if in_order > floor else 0
-    report[SPLIT] = 0
+    report[LENGTH], report[SPLIT] = 0, 0
     return count

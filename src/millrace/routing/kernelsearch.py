@@ -14,7 +14,7 @@ from millrace.routing.find import ASTRAY, LENGTH, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
-from millrace.routing.net import Floats, Graph, Ints, Net
+from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
 from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
@@ -39,6 +39,19 @@ class Split(NamedTuple):
 
     paths: list[list[Trade]]
     parts: list[float]
+
+
+class Ways(NamedTuple):
+    """Paths from the source to the sink, as edges: each row's first ones, and how much each sells (scaled)."""
+
+    edges: IntTable
+    lengths: Ints
+    flows: Floats
+
+    @classmethod
+    def single(cls, edges: Sequence[int], search: Search) -> Ways:
+        """One path for all of the amount."""
+        return cls(np.array([edges], np.int32), np.array([len(edges)], np.int32), search.amounts)
 
 
 class Found(NamedTuple):
@@ -95,21 +108,21 @@ class KernelSearch:
         """
         return self._found(self._find(search, limits, CHUNKS if split else 0, nearly), search)
 
-    def find_in_order(self, search: Search, path: Ints, limits: Limits, nearly: float) -> Found:
-        """The same, without a split, where tokens are only sold in one order: that of a path's, and around it.
+    def find_in_order(self, search: Search, ways: Ways, limits: Limits) -> Found:
+        """The flow alone where tokens are only sold in one order: that of these paths', and around them.
 
-        The path's edges lead from the source to the sink. The bound is that of plans in any order.
+        The bound is that of plans in any order.
         """
-        net, memory = self._net, self._memory()
+        net, (work, moves, _) = self._net, self._memory()
         if self._order is None:
             order = make_order(net)
             self._order = order, ordered(net, order)
         order, within = self._order
-        top = arrange(net, within, order, search, path, path.size)
+        top = arrange(net, within, order, search, *ways, len(ways.lengths))
         there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
         room, paths, hops = self._within(search, limits)
         outputs = self._edges, self._flows, self._report
-        count = find_in_order(net, within, *memory, search, there, room, paths, hops, nearly, *outputs)
+        count = find_in_order(net, within, work, moves, search, there, room, paths, hops, *outputs)
         return self._found(count, search)
 
     def cycle_prices(self, search: Search) -> CyclePrices:
@@ -118,18 +131,20 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, first: Ints, second: Ints, limits: Limits
-    ) -> tuple[Split, Ints, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees. They begin with one of two.
+        self, wide: WideWork, search: Search, starts: Sequence[Sequence[int]], limits: Limits
+    ) -> tuple[Split, Ways, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        Also the edges of the one that takes most.
+        They begin with one of the paths in `starts`, of which empty ones are none.
         """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, first, second)
-        thickest = int(work.flow[:count].argmax()) if count else 0
-        path = work.paths[thickest, : work.length[thickest] if count else 0].copy()
-        return self._split(work, count, search), path, paid
+        count, paid = 0, 0.0
+        for start in filter(None, starts):
+            path = np.array(start, np.int32)
+            count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
+        split, thickest = self._split(work, count, search), np.argsort(-work.flow[:count], kind="stable")
+        return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""

@@ -1,8 +1,8 @@
 """Answers in large markets with mispricing: a good path, the best flow in an order around it, and a split.
 
 The path is found first, with few partial ones kept to each token, and gives an order of the tokens in which no cycle is
-left (`inorder.py`). What the flow in that order pays is the floor of everything after it: a split along paths of
-any order, and the search for the best single path. Both end soon where they cannot pay as much.
+left (`inorder.py`). After the best flow in that order comes a split along paths of any order, exchanged one by one; and
+around all of these a second order, as they say more about the best one than a single path does.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ import time
 from functools import partial
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from millrace.routing.attempt import Ask, Done, Plans, rounding
-from millrace.routing.kernelsearch import CyclePrices, KernelSearch
+from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
 from millrace.routing.shares import NOTHING
-from millrace.routing.widepath import WideSearch
+from millrace.routing.widepath import BETTER, WideSearch
 
-# With so many paths, and so many trades in one order, the best flow follows many orders at once: that of the market
-# with all its cycles, those cancelled afterwards, is looked for as well. Of 360 questions at 1 000 pools with prices
-# off by 1 and 3 % none had a use for it where there were fewer trades.
-MANY_PATHS, MANY_TRADES = 16, 16
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
@@ -77,31 +71,25 @@ class Mispricing:
             self._plans.too_long = int((paid + fee) / float(self._scale[search.sink]))
             edges = self._wide.best(search, hops, NOTHING, room._replace(strict=True)) or edges
             paid, complete = float(self._wide.work.best[0]), True
-        path = first = np.array(edges, np.int32)
-        found = self._kernels.find_in_order(search, first, limits, self._nearly)
+        found = self._kernels.find_in_order(search, Ways.single(edges, search), limits)
         plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
         upper = min(found.upper, self._prices.bound(search))
-        if limits.paths >= MANY_PATHS and len(found.flow.trades) >= MANY_TRADES and algorithm != "greedy":
-            found = self._kernels.find(search, limits, self._nearly, split=False)
-            plan = better(plan, self._plans.of_flow(ask, found.flow))
-            upper = min(upper, found.upper)
         if not complete and (plan is None or time.monotonic() < deadline):
             wider = self._wide.best(search, hops, paid, room)
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
-                path = np.array(edges, np.int32)
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
-            second = path
-            if room.price > 0.0 and not ask.narrow:  # another start: a path may be worth its fee with others beside it
-                free, _, _ = self._wide.quick(search, hops, room._replace(price=0.0))
-                second = np.array(free or edges, np.int32)
-            split, thickest, worth = self._kernels.exchange_wide(self._wide.work, search, path, second, limits)
+            starts = [edges]
+            if room.price > 0.0 and not ask.narrow:  # a path may be worth its fee with others beside it
+                gross = paid + float(room.fee[edges].sum()) * room.price
+                starts.append(self._wide.quick(search, hops, room._replace(price=0.0), gross * BETTER)[0])
+            split, ways, worth = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
             if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
                 plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
-            if algorithm != "greedy" and len(split.paths) > 1 and not np.array_equal(thickest, first):
-                found = self._kernels.find_in_order(search, thickest, limits, self._nearly)
+            if algorithm != "greedy" and len(split.paths) > 1:
+                found = self._kernels.find_in_order(search, ways, limits)
                 plan = better(plan, self._plans.of_flow(ask, found.flow))
                 upper = min(upper, found.upper)
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:

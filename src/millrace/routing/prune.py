@@ -16,6 +16,7 @@ LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
 KEEP = 0.7  # part of the edges that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the edges wanted
 ROUNDS = 60
+SHORTER = 8  # edges dropped where ways are too long; with limits of few pools more takes longer than it pays
 EXACT_LOSSES_UP_TO = 96  # edges; with more, edges are ranked by profit alone
 
 
@@ -191,6 +192,50 @@ def _profits(w: Work) -> None:
         if w.e_alive[e] and w.e_d[e] > 0.0:
             sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
             w.e_loss[e] = max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 1e-300)
+
+
+@kernel
+def shorten(net: Net, w: Work, sources: int, hops: int) -> bool:
+    """Drop the edge that loses least of those on ways of more than `hops` pools, until there is no such way.
+
+    Optimises again after each. Of a single way that is too long nothing is left. False if a few edges are not enough.
+    """
+    settle_flows(w)
+    mark_carrying(w)
+    dropped = 0
+    while _mark_long(w, sources, hops):
+        if dropped == SHORTER:
+            return False
+        dropped += 1
+        _losses(w)
+        least = -1
+        for e in range(w.n[EDGES]):
+            if w.e_best[e] and (least < 0 or w.e_loss[e] < w.e_loss[least]):
+                least = e
+        w.e_alive[least] = False
+        minimise(net, w, TOLERANCE, NEWTON_STEPS)
+        settle_flows(w)
+        mark_carrying(w)
+    return True
+
+
+@inlined
+def _mark_long(w: Work, sources: int, hops: int) -> bool:
+    """Mark the used edges on ways of more than `hops` pools in `e_best`; whether there are any."""
+    count, found = order_edges(w, sources), False
+    for t in range(w.n[TOKENS]):
+        w.t_mark[t], w.t_list[t] = 0, 0  # most pools on a way to it, and from it
+    for i in range(count):
+        e = w.e_order[i]
+        pools = 0 if w.e_edge[e] == HOLD else 1
+        w.t_mark[w.e_b[e]] = max(w.t_mark[w.e_b[e]], w.t_mark[w.e_a[e]] + pools)
+    for i in range(count):
+        e = w.e_order[count - 1 - i]
+        w.t_list[w.e_a[e]] = max(w.t_list[w.e_a[e]], w.t_list[w.e_b[e]] + 1)
+    for e in range(w.n[EDGES]):
+        w.e_best[e] = w.e_use[e] and w.e_edge[e] != HOLD and w.t_mark[w.e_a[e]] + 1 + w.t_list[w.e_b[e]] > hops
+        found = found or w.e_best[e]
+    return found
 
 
 @kernel

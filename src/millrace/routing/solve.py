@@ -14,7 +14,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
 from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, trim
+from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, shorten, trim
 from millrace.routing.refine import refine
 from millrace.routing.shares import Room
 from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
@@ -296,10 +296,13 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
 
 
 @kernel
-def extract(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, edges: Ints, flows: Floats) -> int:
+def extract(
+    net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, hops: int, edges: Ints, flows: Floats
+) -> int:
     """Prune the solved working set to the limits and write its flow in execution order.
 
-    Writes net edges and their input flows (scaled units); returns their number, 0 if the limits leave no route.
+    Writes net edges and their input flows (scaled units); returns their number, 0 if the limits, with at most `hops`
+    pools on a way, leave no route.
     """
     sources = q.sources.size
     before = mark_carrying(w)
@@ -308,6 +311,8 @@ def extract(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, edge
     if mark_carrying(w) < before:
         refine(net, w, m, q, room, paths)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
+    if not shorten(net, w, sources, hops):
+        return 0
     return _write_flow(w, sources, edges, flows)
 
 

@@ -350,12 +350,13 @@ class WideSearch:
         """The edges of the best path found, empty unless it pays more than `floor` (scaled), less its fee."""
         return self._search(search, room, hops, floor, self._slots, self._slots)[0]
 
-    def quick(self, search: Search, hops: int, room: Room) -> tuple[list[int], float, bool]:
+    def quick(self, search: Search, hops: int, room: Room, floor: float = NOTHING) -> tuple[list[int], float, bool]:
         """The edges of the best path found with few labels, what it pays (scaled), less its fee.
 
-        Also whether no path pays more.
+        Also whether no path pays more. There are none unless it pays more than `floor`.
         """
-        edges, complete = self._search(search, room, hops, NOTHING, 1, FEW_LABELS)
+        fewest = 1 if floor == NOTHING else FEW_LABELS  # a first round with one label is for a floor
+        edges, complete = self._search(search, room, hops, floor, fewest, FEW_LABELS)
         return edges, float(self.work.best[0]), complete
 
     def _search(
