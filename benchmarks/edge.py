@@ -114,7 +114,8 @@ async def forwarding(report: Report, folder: Path, scale: Scale) -> None:
             async with relayer(folder / "edge", **told) as edge:
                 pids = [signer.pid, edge.pid]
                 for number in range(scale.rounds + 1):
-                    for way, port in ((direct, signer.port), (by_edge, edge.port)):
+                    ways = (direct, signer.port), (by_edge, edge.port)
+                    for way, port in ways if number % 2 else reversed(ways):  # what is in flight grows, and is resent
                         work = [_singles(mine) for mine in relaying.batches(keys, CONNECTIONS, each)]
                         found = await relayed(port, work, pids)
                         if number:  # in the first round everything is new
