@@ -176,7 +176,7 @@ async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
     assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
 
 
-async def test_a_clock_set_forward_broadcasts_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_44_a_clock_set_forward_broadcasts_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was only signed is its owner's for so long, whatever the clock is set to meanwhile."""
     await start(world)
     assert await submit(world, transfer(wallet(1)), kind="sign") == ["ok"]
@@ -187,7 +187,7 @@ async def test_a_clock_set_forward_broadcasts_nothing(world: Any, monkeypatch: p
     assert not entry.sending
 
 
-async def test_a_clock_set_forward_lets_no_programme_pay_anew(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_44_a_clock_set_forward_lets_no_programme_pay_anew(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a programme has paid is forgotten thirty days after it was in the policy, not when a clock says so."""
     await start(world)
     sponsor, real, asked = world.service.lifecycle.sponsor, time.time_ns, list[int]()
