@@ -187,7 +187,9 @@ async def test_row_44_a_clock_set_forward_broadcasts_nothing(world: Any, monkeyp
     assert not entry.sending
 
 
-async def test_row_44_a_clock_set_forward_lets_no_programme_pay_anew(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_44_a_clock_set_forward_lets_no_programme_pay_anew(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a programme has paid is forgotten thirty days after it was in the policy, not when a clock says so."""
     await start(world)
     sponsor, real, asked = world.service.lifecycle.sponsor, time.time_ns, list[int]()
