@@ -7,8 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,7 @@ import pytest
 
 from millrace.dex.market import DictMarket
 from millrace.routing import compiled
-from millrace.routing.compiled import COMPILED, MODULE, VARIABLE, StaleKernels, digest, keep_gil, kernel
+from millrace.routing.compiled import COMPILED, MODULE, VARIABLE, StaleKernels, digest, kernel
 from millrace.routing.potential import potentials, source_rate
 from millrace.routing.ranking import nth_largest
 from millrace.routing.router import Router
@@ -120,33 +118,37 @@ def test_arrays_of_another_kind_are_refused() -> None:
         source_rate(net[:-1], 0, potentials(net, 0, True))  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def turns_of_another() -> Iterator[list[int]]:
-    """How often another thread has had its turn, which wants one all the time; none is taken from who computes."""
-    turns, over, before = [0], threading.Event(), sys.getswitchinterval()
+TWO_THREADS = """
+import sys, threading
+import numpy as np
+from millrace.routing.compiled import keep_gil
+from millrace.routing.ranking import nth_largest
 
-    def ask() -> None:
-        while not over.wait(1e-9):  # without the GIL, which it asks for again
-            turns[0] += 1
+values, turns, over = np.linspace(0.0, 1.0, 1_000_000), [0], threading.Event()
 
-    sys.setswitchinterval(1000.0)
-    other = threading.Thread(target=ask)
-    other.start()
-    yield turns
-    sys.setswitchinterval(before)
-    keep_gil(False)
-    over.set()
-    other.join()
+def ask():
+    while not over.wait(1e-9):  # without the GIL, which it asks for again
+        turns[0] += 1
 
-
-def test_threads_take_turns_while_a_kernel_runs_unless_its_thread_keeps_the_gil(turns_of_another: list[int]) -> None:
-    """What computes for long lets others go on; an event loop does not wait for them between its kernels."""
-    values = np.linspace(0.0, 1.0, 1_000_000)
-    before = turns_of_another[0]
-    while turns_of_another[0] == before:
+sys.setswitchinterval(1000.0)  # whoever computes is not interrupted: a turn is had when it is given
+other = threading.Thread(target=ask, daemon=True)
+other.start()
+for keeps in (False, True):
+    keep_gil(keeps)
+    before = turns[0]
+    while not keeps and turns[0] == before:
         nth_largest(values, len(values), 1)
-    keep_gil()
-    before = turns_of_another[0]
+    before = turns[0]
     for _ in range(100):
         nth_largest(values, len(values), 1)
-    assert turns_of_another[0] == before
+    print(keeps, turns[0] == before)
+over.set()
+"""
+
+
+def test_threads_take_turns_while_a_kernel_runs_unless_its_thread_keeps_the_gil() -> None:
+    """What computes for long lets others go on; an event loop does not wait for them between its kernels."""
+    done = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=True)
+    given_up, kept = done.stdout.splitlines()
+    assert given_up.startswith("False")  # it came to its end: the other thread had a turn
+    assert kept == "True True"
