@@ -54,7 +54,7 @@ MOST_SILENT = 30
 """Ticks without a word of a worker, which reports every second: it stands still, and is killed."""
 MOST_TAKING = 300
 """Ticks that a worker takes a market in for, at most: it reports, and yet answers from an old one. The largest market
-takes some seconds, and ten times that beside quotes (`pace.py`)."""
+takes some seconds, and some times that beside quotes (`pace.py`)."""
 DRAIN_SECONDS = 15.0
 """For a worker that is to end: three times what its server takes at most."""
 START_SECONDS = 60.0

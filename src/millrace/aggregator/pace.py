@@ -1,8 +1,8 @@
 """How a thread of slow work steps aside for quotes.
 
-Python runs one thread at a time, and a quote gives its turn away at every kernel it calls: next to a thread that never
-rests it would have to win it back several times, and take a few times as long. So slow work asks here at every step
-whether to rest: not at all while nobody asks for quotes, and for most of the time while quotes are computed.
+Python runs one thread at a time: next to a thread that never rests a quote would have to win its turn back several
+times, and take a few times as long. So slow work asks here at every step whether to rest: not at all while nobody asks
+for quotes, and for most of the time while quotes are computed.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 import time
 
-SLICE = 0.0002
-"""Seconds of work between two looks."""
+SLICE = 0.0004
+"""Seconds of work between two looks. Each rest costs some 0.1 ms of the processor, as what was at hand is gone: with
+half as much a snapshot of 1,000 pools takes 58 ms of it instead of 43, with twice as much no less."""
 REST = 0.001
-"""Seconds of rest while quotes are asked for: slow work then gets at least a tenth of the time, so it always ends."""
+"""Seconds of rest while quotes are asked for: slow work then gets a quarter of the time, so it always ends."""
 RECENT = 0.05
 """Seconds after a quote in which the next one is expected: in between the loop reads and writes requests, waits
 for the processor, or for what is computed in another thread."""
