@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.runtime.clocks import UnhurriedClock
+from millrace.runtime.clocks import UNSET_MS, UnhurriedClock
 
 
 def test_row_44_forward_it_goes_as_time_passes_and_back_with_the_wall_clock() -> None:
@@ -16,3 +16,13 @@ def test_row_44_forward_it_goes_as_time_passes_and_back_with_the_wall_clock() ->
     assert clock() == wall[0]
     wall[0], steady[0] = 1_003_000, 53.0
     assert clock() == 1_003_000
+
+
+def test_row_44_a_clock_that_was_not_set_yet_is_believed_once_it_is() -> None:
+    """Else a service that began before its machine knew the time would end nothing until it is started again."""
+    wall, steady = [5_000], [5.0]
+    clock = UnhurriedClock(lambda: wall[0], lambda: steady[0])
+    wall[0], steady[0] = UNSET_MS + 1, 6.0
+    assert clock() == wall[0]
+    wall[0], steady[0] = UNSET_MS + 86_400_000, 7.0
+    assert clock() == UNSET_MS + 1_002
