@@ -5,7 +5,7 @@ from __future__ import annotations
 from millrace.runtime.clocks import UnhurriedClock
 
 
-def test_forward_it_goes_as_time_passes_and_back_with_the_wall_clock() -> None:
+def test_row_44_forward_it_goes_as_time_passes_and_back_with_the_wall_clock() -> None:
     """A clock that is set forward makes nothing old, one that is set back makes nothing end early."""
     wall, steady = [1_000_000], [50.0]
     clock = UnhurriedClock(lambda: wall[0], lambda: steady[0])

@@ -309,7 +309,7 @@ async def test_filling_goes_on_where_it_was_cut(world: Any, monkeypatch: pytest.
         await store.close()
 
 
-async def test_a_clock_that_was_set_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_row_44_a_clock_that_was_set_back(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kill cuts off is taken from the journal, also where what the file has bears later times."""
     await start(world, hub_url="")
     await world.service.fates.filling

@@ -96,7 +96,7 @@ async def test_while_the_disk_fails_so_many_wait_and_no_more(journal: Journal, m
     assert rows(journal) == [*((sender(number), 2, 3) for number in range(3)), (sender(4), 2, 7)]
 
 
-def test_a_clock_set_forward_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_44_a_clock_set_forward_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was signed before may still run for as long as it was said, whatever the clock is set to meanwhile."""
     real = time.time_ns
     plan = Recovery(1, 0, 0, 0, real() // 1_000_000 + 3_600_000, 0, charges=False)
