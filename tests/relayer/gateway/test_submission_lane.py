@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from relayer_support import as_json, connected, start, transfer, wallet
 
-from millrace.relayer.gateway.gathering import BUSY_PACE, WINDOW_SECONDS, Gathering
+from millrace.relayer.gateway.gathering import BUSY_PACE, LONG, WINDOW_SECONDS, Gathering
 from millrace.relayer.gateway.limits import GONE
 from millrace.relayer.gateway.submission_lane import SubmissionLane
 from millrace.relayer.gateway.submitting import MAX_WAITING
@@ -19,6 +19,7 @@ from millrace.relayer.gateway.together import Together
 from millrace.relayer.protocol import messages, reasons
 from millrace.relayer.protocol.messages import Relay
 from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.rules.slices import PART
 from millrace.relayer.submission.admission import Admission
 from millrace.relayer.submission.batch import Batch
 from millrace.runtime.tracing import Tracer, TracingSettings
@@ -38,6 +39,7 @@ class Submitter:
         self.may_take = asyncio.Semaphore(0)
         self.finished: dict[int, asyncio.Future[None]] = {}
         self.results: list[Reason] = [reasons.NONCE_TOO_LOW]
+        self.takes_none_together = False
         self.admission = Admission(1.0, clock=lambda: 0.0)
 
     def person_of(self, authorization: str | None) -> str:
@@ -55,6 +57,8 @@ class Submitter:
     async def take_together(self, company: Any) -> list[Batch]:
         self.together.append(len(company))
         await self.may_take_together.wait()
+        if self.takes_none_together:
+            return [batch for batch, _ in company]
         for batch, _ in company:
             batch.results = list(self.results)
         return []
@@ -72,6 +76,7 @@ class Nobody:
     """A connection with nothing to submit."""
 
     client = "client"
+    has_several = False
 
     def set_out(self) -> None:
         """There is nothing."""
@@ -223,6 +228,53 @@ async def test_what_comes_while_others_are_taken_sets_out_with_others(setting: S
     assert [reply["requestId"] for reply in setting.session.replies] == [0, 2]
 
 
+async def test_what_goes_by_itself_is_in_company_once(setting: Setting) -> None:
+    """Else each of several whose bytes came before would have its signature checked again with each one before it."""
+    gathering = setting.busy(2)
+    setting.submitter.takes_none_together = True
+    for number in range(3):
+        setting.add(number)
+    gathering.join(1, 0, cast(Any, Nobody()))
+    await settle()
+    assert setting.submitter.together == [3] and setting.submitter.taken == [1]
+    setting.add(3)
+    for count in (2, 3, 3):
+        setting.submitter.may_take.release()
+        await settle()
+        assert setting.submitter.together == [3] and len(setting.submitter.taken) == count
+    gathering.join(1, 0, cast(Any, Nobody()))  # what came behind them waits for company
+    await settle()
+    assert setting.submitter.taken == [1] * 4
+
+
+async def test_who_has_company_behind_it_waits_for_no_other(setting: Setting) -> None:
+    """A connection with many under way is not held to a few for each departure, beside others that are slow."""
+    gathering = setting.busy(2)
+    for number in range(PART + LONG):
+        setting.add(number)
+    gathering.join(1, 0, cast(Any, Nobody()))
+    await settle()
+    assert setting.submitter.together == [PART, LONG] and setting.submitter.taken == []
+    assert [reply["requestId"] for reply in setting.session.replies] == list(range(PART + LONG))
+    setting.add(0)
+    for number in range(1, LONG):
+        setting.add(number)
+    await settle()
+    assert len(setting.submitter.together) == 2, "the first of few waits for the next departure"
+
+
+async def test_one_connection_with_several_is_company_for_itself(setting: Setting) -> None:
+    """What waits behind its first one goes together, with nobody else there."""
+    setting.add(0)
+    for number in range(1, 1 + LONG):
+        setting.add(number)
+    await settle()
+    assert setting.submitter.taken == [1] and setting.submitter.together == []
+    setting.submitter.may_take.release()
+    await settle()
+    assert setting.submitter.taken == [1] and setting.submitter.together == [LONG]
+
+
 async def test_only_what_could_wait_for_others_makes_others_wait(world: Any) -> None:
     """Who submits over REST takes nobody along: only connections' submissions that were accepted are a pace."""
     counted: list[int] = []
@@ -242,6 +294,7 @@ async def test_only_what_could_wait_for_others_makes_others_wait(world: Any) -> 
 
 async def test_so_many_may_be_under_way(setting: Setting) -> None:
     """One more is refused with its action and id; an answer makes room for another."""
+    setting.submitter.may_take_together.clear()
     for number in range(MAX_WAITING + 1):
         setting.add(number)
     assert setting.session.refused == [("relay", "relayer busy", MAX_WAITING)]

@@ -45,6 +45,7 @@ class Lane:
     def __init__(self, client: str, *numbers: int) -> None:
         self.client = client
         self.numbers = numbers
+        self.has_several = len(numbers) > 1
         self.events: list[Any] = []
 
     def set_out(self) -> None:
@@ -88,10 +89,12 @@ async def test_each_client_with_several_waits_for_itself_and_all_others_go_toget
 
 
 async def test_who_has_no_company_goes_alone() -> None:
-    """One connection by itself has its own task, as ever."""
+    """One submission by itself has its own task, as ever; several of one connection are company."""
     submitter, lane = Submitter(), Lane("a", 0)
     await travel(submitter, lane)
     assert lane.events == ["alone"] and submitter.taken == []
+    await travel(submitter, Lane("a", 0, 1))
+    assert submitter.taken == [[0, 1]]
 
 
 async def test_a_group_is_no_longer_than_what_a_client_may_have_between_two_stages() -> None:

@@ -20,7 +20,7 @@ INTERVAL = 0.006
 FULL = 2 * PART
 """Transactions with which a group departs at once."""
 LONG = PART // 2
-"""Transactions of a submission that is company enough for itself: it would be answered late for little."""
+"""Transactions that are company enough for themselves: they would be answered late for little."""
 WINDOW_SECONDS = 0.1
 """The pace is measured in windows of this length, and holds for the next one."""
 BUSY_PACE = 300.0
@@ -56,12 +56,12 @@ class Gathering:
             self._accepted += 1
 
     def join(self, size: int, seen: int, lane: Lane) -> int:
-        """Have a connection's submission set out with the next departure, or alone and now if it need not wait.
+        """Have what waits on a connection set out with the next departure, or now if it need not wait.
 
         Returns what the connection's next one is to show as `seen`; 0 at first.
         """
         if size >= LONG:
-            lane.set_out()
+            self._set_out_together([lane])
             return seen
         window = self._look(seen)
         if not self._is_busy:

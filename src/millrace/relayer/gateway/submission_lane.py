@@ -41,6 +41,8 @@ class SubmissionLane:
         """See `Gathering`."""
         self._gathers = False
         """Whether what waits sets out with the next departure."""
+        self._apart = 0
+        """So many of those at the front were in company, and go by themselves."""
         self._worker: asyncio.Task[None] | None = None
         self._finishing: set[asyncio.Task[None]] = set()
 
@@ -100,14 +102,18 @@ class SubmissionLane:
             self._gather()
 
     def _gather(self) -> None:
-        """Have what waits set out, if anybody still waits for it: with the next departure if it is short."""
+        """Have what waits set out, if anybody still waits for it: with the next departure if it is short.
+
+        What has others behind it is as long as all of them: it does not wait for every departure to take a few along.
+        """
         if not self._waiting:
             return
         _, size, item = self._waiting[0]
-        if isinstance(item, Unread):
+        if isinstance(item, Unread) or self._apart:
             self.set_out()
         else:
             self._gathers = True
+            size = max(size, min(len(self._waiting), PART))
             self._seen = self._shared.gathering.join(size, self._seen, self)
 
     def set_out(self) -> None:
@@ -122,6 +128,11 @@ class SubmissionLane:
     def client(self) -> str:
         """Whose submissions they are, as limits name it."""
         return self._session.client
+
+    @property
+    def has_several(self) -> bool:
+        """Whether more than one waits."""
+        return len(self._waiting) > 1
 
     def next_shorts(self) -> list[Short]:
         """What is to set out and can go with others; after it nothing does before `go_on`. Empty if it is to go alone.
@@ -146,11 +157,9 @@ class SubmissionLane:
     def go_on(self, apart: Sequence[Short]) -> None:
         """What had set out was taken, but for those that are to be by themselves, before what has come meanwhile."""
         self._gathers = False
-        if apart:
-            self._waiting.extendleft((short.since, 1, short.request) for short in reversed(apart))
-            self.set_out()
-        else:
-            self._gather()
+        self._waiting.extendleft((short.since, 1, short.request) for short in reversed(apart))
+        self._apart = len(apart)
+        self._gather()
 
     def finish_alone(self, short: Short) -> None:
         """Finish what was taken in company."""
@@ -182,6 +191,7 @@ class SubmissionLane:
             self._worker = None
             return
         since, size, item = self._waiting.popleft()
+        self._apart = max(0, self._apart - 1)
         try:
             request = await self._read(item) if isinstance(item, Unread) else item
             if request is not None:

@@ -30,6 +30,8 @@ class Lane(Protocol):
 
     @property
     def client(self) -> str: ...
+    @property
+    def has_several(self) -> bool: ...
     def set_out(self) -> None: ...
     def next_shorts(self) -> list[Short]: ...
     def go_on(self, apart: Sequence[Short]) -> None: ...
@@ -72,7 +74,7 @@ class Together:
     def _begin(self, lanes: Sequence[Lane]) -> None:
         group: list[Short] = []
         for lane in lanes:
-            shorts = lane.next_shorts() if len(lanes) > 1 else []
+            shorts = lane.next_shorts() if len(lanes) > 1 or lane.has_several else []
             if not shorts:
                 lane.set_out()
             if len(group) + len(shorts) > MOST:
