@@ -6,10 +6,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from millrace.dex.constant_product import JexPool
 from millrace.dex.market import DictMarket
+from millrace.dex.rate import HatomSupply
 from millrace.routing.astray import astray
 from millrace.routing.net import Net
-from millrace.routing.router import Router
+from millrace.routing.plan import PlanError
+from millrace.routing.router import Limits, Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
 
@@ -52,3 +55,28 @@ def test_a_pool_that_is_off_is_the_one_left_out() -> None:
     router = Router(pools, DictMarket(pools, WRAPPED))
     left = [router._trades[k].pool.id for k in router._graph.original[router._graph.net.astray]]
     assert left == ["off"]
+
+
+def test_several_tokens_are_not_sold_at_once_where_only_an_edge_astray_leads_on() -> None:
+    """That is said before anything is divided by the rate of a path that the graph does not have."""
+    deep, shallow = 10**24, 10**18
+    mint = HatomSupply(id="r", address=b"r" * 32, tokens=("A-00000a", "B-00000b"), reserves=(deep, deep), rate=(1, 1))
+    pools = [
+        mint,
+        JexPool(
+            id="off", address=b"o" * 32, tokens=mint.tokens, reserves=(2 * shallow, shallow), lp_fee=20, platform_fee=10
+        ),
+        JexPool(
+            id="j",
+            address=b"j" * 32,
+            tokens=("C-00000c", "A-00000a"),
+            reserves=(deep, deep),
+            lp_fee=20,
+            platform_fee=10,
+        ),
+    ]
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    assert router.connected("B-00000b", "A-00000a")
+    assert router.best_rate(router.index["B-00000b"], router.index["A-00000a"]) == 0.0
+    with np.errstate(all="raise"), pytest.raises(PlanError, match="no path to A"):
+        router.find_flow({"B-00000b": 10**15, "C-00000c": 10**15}, "A-00000a", Limits())

@@ -601,16 +601,20 @@ class Router(SpotGraph):
         Trades in execution order and their inputs (in `scale`); empty if the limits leave none. The dual needs
         a path for each of the tokens. Raises `PlanError` if one of them is not connected, or there is none of it.
         """
-        sink = self.index.get(token_out, -1)
-        rates = {token: self.rate(token, token_out) for token in amounts}
-        if sink < 0 or min(rates.values()) <= 0.0 or min(amounts.values()) < 1:
+        sink, tokens = self.index.get(token_out, -1), [self.index.get(token, -1) for token in amounts]
+        if min(sink, *tokens) < 0 or min(amounts.values()) < 1:
+            raise PlanError(f"no path to {token_out}")
+        rates = [self.best_rate(token, sink) for token in tokens]
+        if min(rates) <= 0.0:  # in this graph: that edges astray connect them is of no use here
             raise PlanError(f"no path to {token_out}")
         self.aside()
-        sources = np.array([self.index[token] for token in amounts], np.int32)
-        scaled = np.array([amount * self._graph.scale[self.index[token]] for token, amount in amounts.items()])
+        sources = np.array(tokens, np.int32)
+        scaled = np.array(
+            [amount * self._scales[token] for token, amount in zip(tokens, amounts.values(), strict=True)]
+        )
         ahead = np.zeros(len(self.index))
-        for source in sources.tolist():  # each token's own best route is worth 1
-            np.maximum(ahead, self.potential(source, backward=False) / self.best_rate(source, sink), out=ahead)
+        for source, rate in zip(tokens, rates, strict=True):  # each token's own best route is worth 1
+            np.maximum(ahead, self.potential(source, backward=False) / rate, out=ahead)
         single = int(sources[0]) if len(amounts) == 1 else -1
         behind = self.potential(sink, backward=True)
         search = Search(sources, scaled, sink, False, sink, single, ahead, behind, 1.0, closed=False)
