@@ -24,6 +24,7 @@ class Notifier:
         self.acknowledged: list[int] = []
         self.journal = [10, 11, 15]
         self.gap: tuple[int, int] | None = None
+        self.resumes_after: int | None = None
         self.per_connection = 100
         self.refusal = ""
 
@@ -43,7 +44,7 @@ class Notifier:
             if self.refusal:
                 continue
             if self.gap is not None:
-                gap = hub_pb2.Gap(first=self.gap[0], last=self.gap[1])
+                gap = hub_pb2.Gap(first=self.gap[0], last=self.gap[1], resumes_after=self.resumes_after)
                 await socket.send_bytes(outport.payload_envelope("gap", gap.SerializeToString(), 0))
             after = wish.resume_after if wish.HasField("resume_after") else 0
             for sequence in [number for number in self.journal if number > after][: self.per_connection]:
@@ -123,6 +124,19 @@ async def test_gaps_are_said(hub: tuple[Notifier, str]) -> None:
         assert isinstance(gap, Missed) and (gap.count, gap.since, gap.until) == (7, 3, 9)
         assert isinstance(first, Event) and first.sequence == 10
     assert 10 in notifier.acknowledged
+
+
+@pytest.mark.parametrize("resumes_after", [None, 450])
+async def test_a_connection_lost_behind_a_gap(hub: tuple[Notifier, str], resumes_after: int | None) -> None:
+    """Who is told a gap and nothing more goes on behind it; in a journal that was put back, where that goes on."""
+    notifier, url = hub
+    notifier.per_connection, notifier.journal = 0, [500]
+    notifier.gap, notifier.resumes_after = (451, 500), resumes_after
+    async with Hub(url) as consumer, asyncio.timeout(WAIT):
+        while len(notifier.wishes) < 2:
+            await asyncio.sleep(0.01)
+        assert isinstance(await anext(consumer), Missed)
+    assert (notifier.wishes[1].resume_after, notifier.wishes[1].resume_journal) == (resumes_after or 500, "5d")
 
 
 async def test_a_refused_subscription(hub: tuple[Notifier, str]) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from millrace.chain import outport
+from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
 from millrace.relayer.events.hub_client import HubClient
@@ -377,7 +378,9 @@ async def test_the_first_place(tmp_path: Path, keeps: bool) -> None:
         for block in blocks:
             await node.save(block)
         assert (await consumer.subscribe(resume_after=reply.head, resume_journal=reply.journal)).ok
-        assert (await consumer.event()).topic == "gap"
+        gap = await consumer.event()
+        assert gap.topic == "gap"
+        assert hub_pb2.Gap.FromString(gap.payload).HasField("resumes_after") == keeps, "where it was put back to"
         assert [message.id for message in await consumer.events(9)] == [
             f"SaveBlock:0:{block.blockData.headerHash.hex()}:1" for block in blocks
         ]

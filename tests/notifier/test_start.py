@@ -13,6 +13,7 @@ import pytest
 
 from millrace.notifier import app
 from millrace.notifier.settings import NotifierSettings
+from millrace.runtime import websocket
 
 from .helpers import WAIT, peers, save_block
 
@@ -85,3 +86,20 @@ async def test_the_first_node_comes_first(tmp_path: Path, monkeypatch: pytest.Mo
         assert await asyncio.wait_for(others, WAIT) == comes
     stop.set()
     await asyncio.wait_for(running, WAIT)
+
+
+async def test_nodes_in_server_mode_are_called_at_once(tmp_path: Path) -> None:
+    """What nodes do not need waits for those that the notifier calls, too: they are called before it."""
+    called = asyncio.Event()
+
+    def node(_: websocket.Request) -> websocket.Session:
+        called.set()
+        return websocket.Session()
+
+    server = await websocket.serve(node, "127.0.0.1", 0)
+    url = f"ws://127.0.0.1:{server.port}"
+    settings = NotifierSettings(port=0, http_port=0, metrics_port=0, data_dir=tmp_path, node_urls=(url,))
+    async with AsyncExitStack() as stack:
+        await app.Notifier(settings).listen(stack)
+        await asyncio.wait_for(called.wait(), WAIT)
+    await server.close()

@@ -230,8 +230,10 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     if (topic === "unsubscribe") return; // the answer to the question above
     if (topic === "gap") {
       const gap = read(payload);
-      this.#newest = number(gap, 2);
-      return this.#push({ type: "gap", first: number(gap, 1), last: this.#newest });
+      const last = number(gap, 2);
+      // A journal that was put back gives the lost sequences out once more, to other events.
+      this.#newest = gap.has(3) ? number(gap, 3) : last;
+      return this.#push({ type: "gap", first: number(gap, 1), last });
     }
     const [sequence, id] = [number(envelope, 2), text(envelope, 8)];
     const marks = Number(number(envelope, 7));

@@ -148,6 +148,21 @@ test("what is gone for good comes as a gap, before the next event", async () => 
   await events.return();
 });
 
+test("a connection lost behind a gap: on behind it, or where a journal that was put back goes on", async () => {
+  for (const [more, place] of [[[], 500], [number(3, 450), 450]]) {
+    frames = [];
+    sockets = [];
+    const events = consumer();
+    await received(1);
+    send(accepted(500, "5d"), frame("gap", [...number(1, 451), ...number(2, 500), ...more], 0));
+    assert.deepEqual((await events.next()).value, { type: "gap", first: 451n, last: 500n });
+    sockets[0].terminate();
+    await received(2);
+    assert.equal(frames[1], subscription(place, undefined, [], "5d"));
+    await events.return();
+  }
+});
+
 test("another journal than before: a gap, and on from its newest", async () => {
   const events = consumer({ resumeAfter: 500n });
   await received(1);

@@ -17,6 +17,7 @@ from millrace.notifier.nodes import Ingest
 from millrace.notifier.rules.entry import Entry
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime import extras, process, websocket
+from millrace.runtime.tasks import end_tasks
 from millrace.runtime.tracing import Tracer, tracing
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Notifier:
         self.journal = Journal(settings, self.metrics, self._publish)
         self.sinks: list[Sink] = []
         self.ingest = Ingest(settings, self.journal, self.metrics)
+        self._followers: list[asyncio.Task[None]] = []
         self.port = 0
         self.http_port = self.metrics_port = 0
 
@@ -49,7 +51,7 @@ class Notifier:
         await self.start_others(stack)
 
     async def listen(self, stack: AsyncExitStack) -> None:
-        """Open the journal and the port of nodes and consumers; return when nodes are answered.
+        """Open the journal and the port, and call nodes in server mode; return when nodes are answered.
 
         At the end the consumers' deliveries cease first and the sockets close last: what was queued still
         gets to disk, and its nodes still get their answers.
@@ -63,6 +65,8 @@ class Notifier:
             raise
         stack.push_async_callback(server.close)
         stack.push_async_callback(self.journal.stop)
+        self._followers += [asyncio.create_task(self.ingest.follow(url)) for url in self.settings.node_urls]
+        stack.push_async_callback(end_tasks, self._followers)
         self.port = server.port
         await self.journal.warmed()
         log.info("nodes are answered", extra={"port": self.port})
@@ -108,9 +112,8 @@ class Notifier:
         raise websocket.Refuse(404, f"nodes connect to {SAVE_PATH}, consumers to {HUB_PATH}")
 
     async def work(self, stop: asyncio.Event) -> None:
-        """Follow the nodes in server mode until `stop`, or until the journal gives up."""
-        followers = [self.ingest.follow(url) for url in self.settings.node_urls]
-        await process.wait_first(stop, self.journal.defect, *followers)
+        """Serve until `stop`, or until the journal gives up."""
+        await process.wait_first(stop, self.journal.defect, *self._followers)
 
 
 async def _load(module: str) -> None:

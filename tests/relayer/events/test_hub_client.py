@@ -313,6 +313,19 @@ def test_the_first_place_names_the_journal() -> None:
     assert (wish_of(again).resume_after, wish_of(again).resume_journal) == (500, "5d")
 
 
+def test_a_journal_put_back_before_any_event() -> None:
+    """Behind the gap of what it lost it goes on where it was put back to; numbers ascend all the same."""
+    sink, link = Sink(), Link()
+    hub = HubClient(["a"], sink, Place(500, "", (), "5d"))
+    hub.subscription()
+    hub.take(link, welcome(520, 100, "5e"))  # type: ignore[arg-type]
+    gap = hub_pb2.Gap(first=451, last=500, resumes_after=450).SerializeToString()
+    hub.take(link, outport.payload_envelope("gap", gap, 0))  # type: ignore[arg-type]
+    assert (hub.last, hub.head) == (500, 570)
+    assert (wish_of(hub).resume_after, wish_of(hub).resume_journal) == (450, "5e")
+    assert hub.place(500) == Place(450, "", (), "5e")
+
+
 def test_a_move_before_any_event() -> None:
     """Who was told nothing cannot say where it is: that is a gap, and reading goes on with what is new."""
     sink, link = Sink(), Link()

@@ -225,7 +225,7 @@ class Hub:
             self._subscribed(dict(read_fields(payload)))
         elif topic == "gap":
             gap = dict(read_fields(payload))
-            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)))
+            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)), gap.get(3))
         else:
             told = Event(
                 topic, payload, _number(fields.get(2, 0)), _number(fields.get(7, 0)), _text(fields.get(8, b""))
@@ -243,9 +243,10 @@ class Hub:
         self._teller = self._at
         self._journal = _text(reply.get(6, b""))
 
-    def _gap(self, first: int, last: int) -> None:
+    def _gap(self, first: int, last: int, resumes_after: int | bytes | None) -> None:
         gap = Missed(topic="hub", why="gone from the journal", count=last - first + 1, since=first, until=last)
-        self._newest = last
+        # A journal that was put back gives the lost sequences out once more, to other events.
+        self._newest = last if resumes_after is None else _number(resumes_after)
         self._unread.append(gap)
         self._arrived.set()
 

@@ -196,9 +196,9 @@ def _place(wish: SubscribeEvent) -> Place | None:
     return Place(wish.resume_after, wish.resume_id, wish.resume_journal, marks)
 
 
-def gap_message(first: int, last: int) -> bytes:
-    """The `WsMessage` that says which sequences are gone for good."""
-    return _message(GAP, Gap(first=first, last=last).SerializeToString())
+def gap_message(first: int, last: int, resumes_after: int | None = None) -> bytes:
+    """The `WsMessage` that says which sequences are gone for good, and where delivery goes on if not behind them."""
+    return _message(GAP, Gap(first=first, last=last, resumes_after=resumes_after).SerializeToString())
 
 
 def _reply(topic: str, name: str, position: Position, reason: str = "") -> Changes:

@@ -161,6 +161,9 @@ class HubClient:
             log.error("events are lost", extra={"first": gap.first, "last": gap.last})
             self._sink.on_gap(gap.first + self._offset, gap.last + self._offset)
             self.last = max(self.last or 0, gap.last + self._offset)
+            if gap.HasField("resumes_after"):  # the journal gives the lost sequences out once more, to other events
+                raised = self.last - gap.resumes_after - self._offset
+                self._offset, self.head = self._offset + raised, self.head + raised
         else:
             self._event(link, envelope)
 
