@@ -18,9 +18,9 @@ from millrace.runtime.http import LINGER_SECONDS, HttpServer
 from millrace.runtime.origins import Origins
 from millrace.runtime.tracing import Tracer
 
-# Snapshots are built and long questions answered in threads. The event loop gives the lock up a dozen times for a
-# request, as uvloop does between its callbacks, and waits so long each time before a thread hands it back: beside reverse
-# quotes for LP units others' forward quotes took 8 to 11 ms at the 99th of 100 with 0.1 ms, and take 3 to 4.
+# Snapshots are built and long questions answered in threads. The event loop gives the lock up a dozen times a request,
+# as uvloop does between its callbacks, and waits so long each time before a thread hands it back: beside reverse quotes
+# for LP units others' forward quotes took 8 to 11 ms at the 99th of 100 with 0.1 ms, and take 3 to 4.
 SWITCH_SECONDS = 0.00003
 # A snapshot is tens of thousands of objects that live until the next one, and are then freed without the collector. To
 # walk all of them takes 20 ms in which nothing else runs: once in a hundred walks of the young ones is enough.
