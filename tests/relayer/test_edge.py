@@ -118,6 +118,27 @@ async def test_a_relayer_that_dies_and_comes_back(world: Any, monkeypatch: pytes
         assert (status, known["state"]) == (200, "pending")
 
 
+async def test_the_first_greeting_is_whole(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edge that connects before its relayer has ended its start hears all there is to know, the HTTP port too."""
+    await start(world, edges=HERE)
+    port, listen = world.service.port, gateway.Gateway.start
+    async with edge(world) as front:
+        assert front.service is not None and front.service.signers is not None
+        (upstream,) = front.service.signers.all
+        first, said = upstream.said, []
+
+        async def greet(self: gateway.Gateway, doors: Any = None) -> int:
+            port = await listen(self, doors)
+            await until(lambda: upstream.said != first)
+            said.append(upstream.said)
+            return port
+
+        await world.stop()
+        monkeypatch.setattr(gateway.Gateway, "start", greet)
+        await world.start(edges=HERE, port=port)
+        assert [hello.http_port for hello in said] == [world.service.http_port]
+
+
 async def test_an_edge_that_dies(world: Any) -> None:
     """A client whose edge died sends the same bytes by another edge and gets the same hash; its status comes there."""
     await start(world, edges=HERE)

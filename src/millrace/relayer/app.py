@@ -537,7 +537,9 @@ class Service:
         ports = Ports(self.measured(), self.submitter, self.readiness, self.history, self.keys_changed.set)
         self._started.push_async_callback(ports.stop)
         await ports.start()
-        self.port, self.http_port, self.metrics_port = ports.websocket, ports.http, ports.metrics
+        self.http_port, self.metrics_port = ports.http, ports.metrics
+        await ports.open_gateway()
+        self.port = ports.websocket
         log.info(
             "ready",
             extra={

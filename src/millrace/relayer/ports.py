@@ -25,7 +25,8 @@ from millrace.runtime.origins import Origins
 
 
 class Ports:
-    """`start` listens on all of them; `stop` answers what is under way first, also after a start that failed."""
+    """`start` listens over HTTP, `open_gateway` to WebSockets; `stop` answers first what is under way, also after a
+    start that failed."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Ports:
         """The ports, once it listens."""
 
     async def start(self) -> None:
-        """Listen. Raises `OSError` when a port is taken."""
+        """Listen over HTTP. Raises `OSError` when a port is taken."""
         settings, parts = self._settings, self._parts
         rest = self._rest()
         app = http.make_app(max_body=settings.max_message_bytes)
@@ -68,7 +69,6 @@ class Ports:
         server = http.HttpServer(app, doors=parts.http_doors, origins=Origins(settings.allowed_origins))
         self._started.push_async_callback(server.stop)
         self._started.push_async_callback(parts.gateway.stop)
-        self.websocket = await parts.gateway.start(parts.ws_doors)
         self.http = await server.start(settings.host, settings.http_port)
         watched, self.metrics = await operators.serve(
             settings.metrics_host,
@@ -78,6 +78,10 @@ class Ports:
             settings.operators_token,
         )
         self._started.push_async_callback(watched.stop)
+
+    async def open_gateway(self) -> None:
+        """Listen to WebSockets, last: edges are greeted there with the HTTP port. Raises `OSError`."""
+        self.websocket = await self._parts.gateway.start(self._parts.ws_doors)
 
     async def stop(self) -> None:
         """Listen no more."""
