@@ -58,7 +58,7 @@ class Market:
         graph = nets.build(len(TOKENS), edges)
         self.trades = [trades[k] for k in graph.original.tolist()]
         self.tables = make_terms(trades, outlets).of(graph)
-        self.walker = FlowWalker(self.tables)
+        self.walker = FlowWalker(self.tables, outlets)
 
     def flow(self, chosen: list[Trade], rng: random.Random) -> Flow:
         """A flow over these trades, each with an input of any size."""
@@ -133,7 +133,7 @@ def deep_pools(pairs: list[tuple[int, int]]) -> list[Pool]:
 
 
 def test_the_widest_amounts_that_fit_are_walked_and_wider_ones_left_to_python() -> None:
-    """An input of as many bits as allowed is exact; a unit more is left to Python, and so is a pool a unit deeper."""
+    """An input of as many bits as allowed is exact; a unit more is left to Python. A pool a unit deeper is asked."""
     pairs = [(0, 1)] * MANY
     edge = (1 << BITS) - 1
     pools = [pool.with_reserves((edge, edge)) for pool in deep_pools(pairs)]
@@ -143,7 +143,15 @@ def test_the_widest_amounts_that_fit_are_walked_and_wider_ones_left_to_python() 
     assert market.walk(flow, edge + 1, 1) is None
     deeper = Market([*pools[:-1], pools[-1].with_reserves((edge + 1, edge))])
     flow = deeper.flow([t for t in deeper.trades if t.i == 0], random.Random(1))
-    assert deeper.walk(flow, 10**18, 1) is None
+    assert plan(deeper.walk(flow, 10**18, 1)) == plan(in_python(flow, 10**18, 1)) is not None
+
+
+def test_a_pool_that_pays_more_than_fits_is_left_to_python() -> None:
+    """What a pool asked says may be wider than the kernel's words."""
+    market = Market([*deep_pools([(0, 1)] * MANY)[1:], deep_pools([(0, 1)])[0].with_reserves((10**3, 1 << BITS + 2))])
+    flow = market.flow_of([t for t in market.trades if t.i == 0], [1.0] * MANY)
+    assert market.walk(flow, 10**24, 1) is None
+    assert in_python(flow, 10**24, 1) is not None
 
 
 def test_a_pool_used_twice_is_left_to_python() -> None:
@@ -156,12 +164,12 @@ def test_a_pool_used_twice_is_left_to_python() -> None:
     assert plan(market.walk(market.flow(there, random.Random(2)), 10**20, 1)) is not None
 
 
-def test_curved_pools_are_left_to_python() -> None:
-    """A flow with a stable pool in it has no compiled walk."""
-    stable = JexStablePool(
-        id="stable",
-        address=bytes(32),
-        tokens=(TOKENS[0], TOKENS[1]),
+def stable_pool(number: int, i: int, j: int) -> JexStablePool:
+    """A pool of whose output the kernel knows nothing."""
+    return JexStablePool(
+        id=str(number),
+        address=number.to_bytes(32, "big"),
+        tokens=(TOKENS[i], TOKENS[j]),
         reserves=(10**24, 10**24),
         decimals=(18, 18),
         prices=(10**18, 10**18),
@@ -169,10 +177,23 @@ def test_curved_pools_are_left_to_python() -> None:
         swap_fee=400,
         liquidity_fee=200,
     )
-    market = Market([*deep_pools([(0, 1)] * MANY), stable])
-    flow = market.flow([t for t in market.trades if t.i == 0], random.Random(3))
-    assert market.walk(flow, 10**20, 1) is None
-    assert in_python(flow, 10**20, 1) is not None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.integers(1, 82))
+def test_curved_pools_are_asked(seed: int, count: int, bits: int) -> None:
+    """Among others, wherever they stand in the flow, also where they are too thin: the plan is that of Python."""
+    rng = random.Random(seed)
+    pairs = sorted([sorted(rng.sample(range(len(TOKENS)), 2)) for _ in range(count)])
+    market = Market(
+        [
+            stable_pool(k, i, j) if rng.random() < 0.3 else make_pool(rng, k, i, j, rng.randint(2, 80))
+            for k, (i, j) in enumerate(pairs)
+        ]
+    )
+    chosen = [next(t for t in market.trades if t.pool.id == str(k) and t.i == 0) for k in range(len(pairs))]
+    flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits)), len(TOKENS) - 1
+    assert plan(market.walk(flow, amount, sink)) == plan(in_python(flow, amount, sink))
 
 
 def test_paths_of_too_many_pools_are_refused() -> None:
@@ -294,21 +315,29 @@ def test_a_pair_that_another_one_sells_its_fee_in_is_left_to_python() -> None:
     assert market.walk(market.flow([*others, onward], rng), 10**20, 2) is not None
 
 
-def test_amounts_whose_slices_may_sell_for_nothing_are_left_to_python() -> None:
-    """Below what is surely enough, and above the reserve."""
-    pools = deep_pools([(0, 1)] * MANY)
+def test_pools_whose_slices_may_sell_for_nothing_are_asked() -> None:
+    """Below what is surely enough, and above the reserve; where another pool has a say, it is left to Python."""
+    pools = deep_pools([(0, 1)] * MANY + [(1, 2)])
     pools[0] = msgspec.structs.replace(
         pools[0].with_reserves((10**24, 10**18)),
         fees_collector=b"",
         fee_destinations=(FeeDestination(bytes(32), TOKENS[1]),),
         trusted_pairs=(),
     )
-    market = Market(pools, find_outlets(pools, DictMarket(pools, TOKENS[0])))
-    there = sorted([trade for trade in market.trades if trade.i == 0], key=lambda trade: int(trade.pool.id))
-    least = enough(pools[0], 0)
-    assert least is not None
-    assert least > 1
-    flow = market.flow_of(there, [1.0] * MANY)
-    assert market.walk(flow, MANY * (least - least // 100), 1) is None
-    assert market.walk(flow, MANY * (least + least // 100), 1) is not None
-    assert market.walk(flow, MANY * 2 * 10**24, 1) is None
+    elsewhere = msgspec.structs.replace(
+        pools[0],
+        fee_destinations=(FeeDestination(bytes(32), TOKENS[2]),),
+        trusted_pairs=(TrustedPair((TOKENS[1], TOKENS[2]), pools[-1].address),),
+    )
+    for first, is_asked in ((pools[0], True), (elsewhere, False)):
+        chosen = [first, *pools[1:]]
+        market = Market(chosen, find_outlets(chosen, DictMarket(chosen, TOKENS[0])))
+        there = sorted([t for t in market.trades if (t.i, t.token_in) == (0, TOKENS[0])], key=lambda t: int(t.pool.id))
+        least = enough(first, 0, market.outlets)
+        assert least is not None
+        assert least > 1
+        flow = market.flow_of(there, [1.0] * MANY)
+        for amount in (MANY * (least - least // 100), MANY * 2 * 10**24):
+            found = market.walk(flow, amount, 1)
+            assert plan(found) == (plan(in_python(flow, amount, 1)) if is_asked else None)
+        assert market.walk(flow, MANY * (least + least // 100), 1) is not None

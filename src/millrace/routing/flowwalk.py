@@ -1,7 +1,8 @@
 """The walk of a flow of constant-product trades in compiled code: the same integers as `execution.py`, sooner.
 
-Plans of hundreds of pools take Python longer to walk than the search takes to find them. What is rare is left to
-Python: curved pools, pools met twice, slices of fees that may sell for nothing, and amounts of more than `BITS` bits.
+Plans of hundreds of pools take Python longer to walk than the search takes to find them. Where the kernel does not know
+what a trade pays, in curved pools or where slices of fees may sell for nothing, it stops, is told, and goes on. Whole
+walks are left to Python where pools are met twice, and for amounts of more than `BITS` bits.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from millrace.routing.compiled import inlined, kernel
 from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
+from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import PlanError
+from millrace.routing.stocks import any_stocks
 from millrace.routing.tables import BITS, IN, KIND, LEAST, NO_POOL, PYTHON, Tables, pays
 from millrace.routing.venue import Trade
 from millrace.routing.wide import Wide, less, minus, multiply_divide, plus
@@ -26,7 +29,8 @@ from millrace.routing.work import MAX_EDGES
 WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
-DONE, REFUSED, TOO_LONG, OTHER = range(4)  # what becomes of a trade or walk
+DONE, REFUSED, TOO_LONG, OTHER, ASK = range(5)  # what becomes of a trade or walk
+START = -1  # in the place of the trade that a walk has asked for
 
 
 class Walk(NamedTuple):
@@ -36,7 +40,8 @@ class Walk(NamedTuple):
     flow `left` to sell and the `depth` in pools. By pool: its `outlet`, and whether it has been `used`. By trade in
     execution order:
     `edge`, `flow`, its `number` in the flow that was asked for, `mode`, `ppm`, and in two rows `sold` and `bought`.
-    `amount` is what goes in, then what comes out; `kept` is the number of trades.
+    `amount` is what goes in, then what comes out; `kept` is the number of trades, `asked` the one whose output is
+    wanted.
     """
 
     src: Ints
@@ -57,6 +62,7 @@ class Walk(NamedTuple):
     bought: WordTable
     amount: Words
     kept: Ints
+    asked: Ints
 
 
 @inlined
@@ -116,11 +122,10 @@ def _trade(x: Walk, k: int) -> int:
     """Make a trade. One that is refused, as it sells or pays nothing, has bought nothing and moves nothing."""
     e = x.edge[k]
     a, b = x.src[e], x.dst[e]
-    have = (x.held[a, 0], x.held[a, 1])
-    amount = _amount(x, k, have)
+    amount = _amount(x, k, (x.held[a, 0], x.held[a, 1]))
     x.bought[0, k], x.bought[1, k] = 0, 0
     x.depth[b] = max(x.depth[b], x.depth[a] + 1)
-    if x.terms[e, KIND] == PYTHON or x.used[x.pool[e]]:
+    if x.used[x.pool[e]]:
         return OTHER
     x.used[x.pool[e]] = True
     outlet = x.outlet[x.pool[e]]
@@ -128,36 +133,46 @@ def _trade(x: Walk, k: int) -> int:
         if x.used[outlet]:
             return OTHER
         x.used[outlet] = True
-    least = x.terms[e, LEAST]
-    if least > 0 and (less(amount, (np.uint64(0), least)) or less((x.terms[e, IN], x.terms[e, IN + 1]), amount)):
-        return OTHER
-    if amount[0] | amount[1] == 0 or less(have, amount):
-        return REFUSED
-    paid = pays(x.terms, e, amount)
-    if paid[0] | paid[1] == 0:
-        return REFUSED
     x.sold[0, k], x.sold[1, k] = amount
-    x.bought[0, k], x.bought[1, k] = paid
+    least, known = x.terms[e, LEAST], x.terms[e, KIND] != PYTHON
+    if known and least > 0:
+        known = not (less(amount, (np.uint64(0), least)) or less((x.terms[e, IN], x.terms[e, IN + 1]), amount))
+    if not known:
+        return ASK
+    if amount[0] | amount[1] > 0:
+        x.bought[0, k], x.bought[1, k] = pays(x.terms, e, amount)
+    return _settle(x, k)
+
+
+@inlined
+def _settle(x: Walk, k: int) -> int:
+    """Move what a trade sells and has bought."""
+    a, b = x.src[x.edge[k]], x.dst[x.edge[k]]
+    have, amount, paid = (x.held[a, 0], x.held[a, 1]), (x.sold[0, k], x.sold[1, k]), (x.bought[0, k], x.bought[1, k])
+    if paid[0] | paid[1] == 0 or less(have, amount):
+        x.bought[0, k], x.bought[1, k] = 0, 0
+        return REFUSED
     x.held[a, 0], x.held[a, 1] = minus(have, amount)
     x.held[b, 0], x.held[b, 1] = plus((x.held[b, 0], x.held[b, 1]), paid)
     return DONE if x.held[b, 0] >> np.uint64(BITS - 64) == 0 else OTHER
 
 
 @kernel
-def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
+def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float, at: int) -> int:
     """Walk the first `count` trades with `amount`; DONE with all columns filled, or why not.
 
     Trades too thin for integers are left out, as `execute` does it; `hops` is for the flow as it was.
-    `whole` is the flow that stands for all of the amount, for cycles; 0 for others.
+    `whole` is the flow that stands for all of the amount, for cycles; 0 for others. At first `at` is START. ASK: to go
+    on, write what trade `asked` buys for what it has sold into `bought`, and call again with `at` that trade.
     """
-    x.kept[0] = count
-    for k in range(count):
-        x.number[k] = k
-    end = _walk_once(x, count, source, sink, hops, whole)
-    while end == REFUSED:
-        count = _leave_out(x, count, sink)
+    if at == START:
         x.kept[0] = count
-        end = _walk_once(x, count, source, sink, count, whole) if count > 0 else OTHER
+        for k in range(count):
+            x.number[k] = k
+    end = _walk_once(x, x.kept[0], source, sink, hops if x.kept[0] == count else x.kept[0], whole, at)
+    while end == REFUSED:
+        x.kept[0] = _leave_out(x, x.kept[0], sink)
+        end = _walk_once(x, x.kept[0], source, sink, x.kept[0], whole, START) if x.kept[0] > 0 else OTHER
     return end
 
 
@@ -193,29 +208,33 @@ def _leave_out(x: Walk, count: int, sink: int) -> int:
 
 
 @kernel
-def _walk_once(x: Walk, count: int, source: int, sink: int, hops: int, whole: float) -> int:
+def _walk_once(x: Walk, count: int, source: int, sink: int, hops: int, whole: float, at: int) -> int:
     """Walk the first `count` trades. REFUSED: those that bought nothing were refused, the others walked."""
-    _forget(x, count)
-    _choose_modes(x, count, source, whole)
-    x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
-    end = DONE
-    for k in range(count):
-        made = _trade(x, k)
+    if at == START:
+        _forget(x, count)
+        _choose_modes(x, count, source, whole)
+        x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
+    for k in range(max(at, 0), count):
+        made = _settle(x, k) if k == at else _trade(x, k)
         if made == OTHER:
             return OTHER
         if x.depth[x.dst[x.edge[k]]] > hops:
             return TOO_LONG
-        end = max(end, made)
-    if end == DONE:
-        x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
-        return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
-    return end
+        if made == ASK:
+            x.asked[0] = k
+            return ASK
+    for k in range(count):
+        if x.bought[0, k] | x.bought[1, k] == 0:
+            return REFUSED
+    x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
+    return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
 
 
 class FlowWalker:
     """Walks flows over one graph. One thread at a time; the scratch memory is reused."""
 
-    def __init__(self, tables: Tables) -> None:
+    def __init__(self, tables: Tables, outlets: Outlets = NONE) -> None:
+        self._outlets = outlets
         net, tokens, most = tables.net, tables.net.core.size, MAX_EDGES
         self._modes, self._words = np.zeros((2, most), np.int32), np.zeros((4, most), np.uint64)
         self._walk = Walk(
@@ -223,7 +242,7 @@ class FlowWalker:
             np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
             np.zeros(tables.outlet.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
             self._modes[0], self._modes[1], self._words[:2], self._words[2:],
-            np.zeros(2, np.uint64), np.zeros(1, np.int32),
+            np.zeros(2, np.uint64), np.zeros(1, np.int32), np.zeros(1, np.int32),
         )  # fmt: skip
 
     def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
@@ -237,10 +256,26 @@ class FlowWalker:
         x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
         x.amount[0], x.amount[1] = amount_in >> 64, amount_in & WORD
         whole = float(search.amounts[0]) if search.cycle else 0.0
-        end = walk_flow(x, count, int(search.sources[0]), search.sink, hops, whole)
+        source, at = int(search.sources[0]), START
+        while (end := walk_flow(x, count, source, search.sink, hops, whole, at)) == ASK:
+            at = int(x.asked[0])
+            if not self._tell(flow.trades[int(x.number[at])], at):
+                return None
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
         return self._walked(flow.trades, amount_in) if end == DONE else None
+
+    def _tell(self, trade: Trade, at: int) -> bool:
+        """Tell the kernel what a trade pays for what it sells; False where more than its pool would have a say."""
+        if trade.i < 0 or trade.pool.id in self._outlets.of or any_stocks([trade]):
+            return False
+        x = self._walk
+        sold = int(x.sold[0, at]) << 64 | int(x.sold[1, at])
+        paid = trade.pays(sold) if sold else 0
+        if paid >> BITS:
+            return False
+        x.bought[0, at], x.bought[1, at] = paid >> 64, paid & WORD
+        return True
 
     def _walked(self, trades: Sequence[Trade], amount_in: int) -> Walked:
         """The plan as the kernel has left it."""

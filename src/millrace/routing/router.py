@@ -196,7 +196,7 @@ class Router(SpotGraph):
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
             partial(scale_of, self._graph, self.index),
-            FlowWalker(self._tables),
+            FlowWalker(self._tables, self.outlets),
             self.table,
             self.outlets,
             has_liquidity=self.has_liquidity,
