@@ -21,6 +21,7 @@ from relayer_support import (
 from millrace.chain import address
 from millrace.chain.keys import verify
 from millrace.chain.transaction import chain_hash, client_hash, from_json, signing_message
+from millrace.relayer.gateway import gateway
 from millrace.relayer.protocol.messages import TransactionJson
 from millrace.runtime import extras
 from millrace.runtime.settings import Secret
@@ -73,6 +74,24 @@ async def test_rest_sign_then_broadcast(world: Any) -> None:
                 async with aiohttp.ClientSession(base) as asking, asking.get(path) as response:
                     assert response.status == status
     assert GAS_PRICE
+
+
+async def test_ready_is_who_listens_to_websockets_too(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a hub to wait for, too: HTTP is open first, and who asks there before the WebSocket is hears 503."""
+    listen, heard = gateway.Gateway.start, []
+
+    async def ask() -> int:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{world.service.http_port}") as http:
+            async with http.get("/ready") as answer:
+                return answer.status
+
+    async def listen_late(self: gateway.Gateway, doors: Any = None) -> int:
+        heard.append(await ask())
+        return await listen(self, doors)
+
+    monkeypatch.setattr(gateway.Gateway, "start", listen_late)
+    await world.start(hub_url="")
+    assert [*heard, await ask()] == [503, 200]
 
 
 async def test_keys_are_read_again_by_whom_the_operators_token_lets(world: Any) -> None:

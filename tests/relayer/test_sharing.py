@@ -99,6 +99,9 @@ class Several:
         self.all.append(Relayer(service))
         if self.world.hub.server is not None:
             await self.heard(self.all[-1], 0)
+            async with asyncio.timeout(10):  # a lease may have ended during a slow start: it signs when that is renewed
+                while service.lifecycle.sponsor.why_not() is not None:
+                    await asyncio.sleep(0.005)
         return self.all[-1]
 
     async def heard(self, relayer: Relayer, sequence: int) -> None:

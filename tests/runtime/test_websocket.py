@@ -15,6 +15,11 @@ import pytest
 
 from millrace.runtime import websocket
 
+HANDSHAKE = (
+    b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
 
 class Recorder(websocket.Session):
     """Keeps what arrives and lets a test wait for it."""
@@ -48,10 +53,7 @@ async def serving(
 async def raw_client(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A client of bare sockets, for frames no library would send."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(
-        b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    )
+    writer.write(HANDSHAKE)
     await reader.readuntil(b"\r\n\r\n")
     try:
         yield reader, writer
@@ -349,6 +351,20 @@ async def test_closing_the_server_says_so() -> None:
         await asyncio.wait_for(client.ended.wait(), 5)
         assert client.close_code == 1001
         assert session.ended.is_set()
+
+
+async def test_who_is_at_the_handshake_when_the_server_closes_is_refused() -> None:
+    """A connection that was let in before, and asks for the upgrade only after, gets 503 and no session."""
+    async with serving(lambda _: Recorder()) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        async with raw_client(server.port):  # who came later has been answered: the first one is in, too
+            pass
+        await server.close()
+        writer.write(HANDSHAKE)
+        async with asyncio.timeout(5):
+            assert (await reader.readline()).split()[1] == b"503"
+        assert not server.sessions
+        writer.close()
 
 
 async def test_a_failing_session_hurts_nobody_else() -> None:

@@ -55,7 +55,7 @@ class Readiness:
         """Whether submissions can be accepted and their fate followed."""
         hub_ok = self._hub.connected or not self._has_hub
         signer_ok = self._keys.signer is None or self._keys.signer.running
-        if self._gateway.drain is not None or not self._forwards():
+        if not self._gateway.listens or self._gateway.drain is not None or not self._forwards():
             return False
         return hub_ok and signer_ok and self._journal.failed is None and self.why_not() is None and self._can_pay()
 

@@ -97,6 +97,11 @@ class Gateway:
         return any(isinstance(session, PublicSession | StatsSession) for session in self._server.sessions)
 
     @property
+    def listens(self) -> bool:
+        """Whether clients have been let in since the start."""
+        return self._server is not None
+
+    @property
     def connections(self) -> int:
         """Open connections, of both kinds."""
         return 0 if self._server is None else len(self._server.sessions)

@@ -73,6 +73,7 @@ class WsServer:
         self._listeners: list[Listener] = []
         self._pinger: asyncio.Task[None] | None = None
         self._empty = asyncio.Event()
+        self._closing = False
 
     async def _listen(self, host: str, port: int, max_message_size: int, doors: Doors | None) -> None:
         # One byte more than allowed, so that the session itself answers with 1009 and its own words
@@ -100,7 +101,11 @@ class WsServer:
         return sum(listener.turned_away for listener in self._listeners)
 
     async def close(self, code: int = GOING_AWAY, reason: str = "shutting down", grace: float = 2.0) -> None:
-        """Stop listening, close every session with `code` and wait up to `grace` seconds for them to end."""
+        """Stop listening, close every session with `code` and wait up to `grace` seconds for them to end.
+
+        Whose handshake comes after this is refused: nobody would ever close it.
+        """
+        self._closing = True
         if self._pinger is not None:
             self._pinger.cancel()
         for server in self._servers:
@@ -122,6 +127,8 @@ class WsServer:
         for name, value in request.headers.items():
             headers[name.lower()] = f"{headers[name.lower()]}, {value}" if name.lower() in headers else value
         try:
+            if self._closing:
+                raise Refuse(503, "shutting down")
             if len(self.sessions) >= self._max_sessions:
                 raise Refuse(503, "too many connections")
             if "websocket" not in headers.get("upgrade", "").lower():
