@@ -12,7 +12,7 @@ import weakref
 
 import pytest
 
-from millrace.runtime.process import return_free_memory, wait_first
+from millrace.runtime.process import loading, return_free_memory, wait_first
 
 SERVICE = """
 import asyncio, sys
@@ -118,3 +118,14 @@ def test_returning_memory_lets_go_of_what_python_keeps_for_its_next_use() -> Non
     return_free_memory()
     kept = sys.getallocatedblocks() - before
     assert kept < 1_000
+
+
+def test_loading_leaves_the_collector_as_it_was() -> None:
+    """While modules are loaded nothing is collected; then the collector is as before, also when loading failed."""
+    with pytest.raises(ImportError), loading():
+        assert not gc.isenabled()
+        raise ImportError
+    assert gc.isenabled()
+    with loading(), loading():
+        pass
+    assert gc.isenabled()

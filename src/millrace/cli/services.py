@@ -70,7 +70,8 @@ def service_command(name: str, summary: str, extra: str) -> click.Command:
 
         if parent is not None:
             process.die_with_parent(parent)
-        kind = struct_of(name)
+        with process.loading():
+            kind = struct_of(name)
         try:
             settings = load(name, kind, file=config, overrides=parse_overrides(pairs))
         except SettingsError as error:
@@ -82,7 +83,8 @@ def service_command(name: str, summary: str, extra: str) -> click.Command:
             return
         extras.require(extra, f"millrace {name}")
         logs.configure(name, log_level, json=log_format == "json")
-        run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
+        with process.loading():
+            run: Callable[[Any, asyncio.Event], Awaitable[None]] = importlib.import_module(app_module).run
         try:
             process.run_service(lambda stop: run(settings, stop), uvloop=uvloop)
         except OSError as error:
