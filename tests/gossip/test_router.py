@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import trio
+import trio.testing
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -383,6 +384,7 @@ def test_what_a_failed_stream_did_not_take_is_counted(written: int) -> None:
     queue.push(rpc_pb2.RPC(control=rpc_pb2.ControlMessage()))
     trio.run(node.messages.handle_sending_messages, peer, stream, queue)
     assert node.messages.lost == Lost(5 - written, 1)
+    assert stream.was_reset, "the remote need not wait for more on it"
     assert node.messages.publish_signed(TOPIC, b"x") == 0
 
 
@@ -419,13 +421,34 @@ class Sink:
 
     def __init__(self, peer: ID, frames: int) -> None:
         self.muxed_conn = SimpleNamespace(peer_id=peer)
+        self.was_reset = False
         self._frames = frames
+
+    async def reset(self) -> None:
+        self.was_reset = True
 
     async def write(self, data: bytes) -> None:
         await trio.lowlevel.checkpoint()
         if self._frames == 0:
             raise StreamReset("the remote has gone")
         self._frames -= 1
+
+
+class Waiting:
+    """A remote peer's stream that gives what it was made with, and then ends when it is told to."""
+
+    def __init__(self, peer: ID, data: bytes) -> None:
+        self.muxed_conn = SimpleNamespace(peer_id=peer)
+        self.taken, self.end = trio.Event(), trio.Event()
+        self._data = data
+
+    async def read(self, n: int | None = None) -> bytes:
+        await trio.lowlevel.checkpoint()
+        if not self._data:
+            self.taken.set()
+            await self.end.wait()
+        piece, self._data = self._data[:n], self._data[n:]
+        return piece
 
 
 class Stream:
@@ -467,6 +490,31 @@ def test_frames_are_taken_in_order_however_they_are_cut(piece: int) -> None:
     read(node, stream)
     assert [data for _, data, _ in node.delivered] == [message.data for message in messages]
     assert not stream.was_reset
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_subscriptions_last_as_long_as_the_streams_that_told_them(streams: int) -> None:
+    """When our own stream to a peer fails alone it is a subscriber still; when its last one ends, too, it is none."""
+    node, peer = Node("node"), stranger("remote")
+    incoming = [Waiting(peer, framed(rpc_pb2.RPC())) for _ in range(streams)]
+
+    async def scene() -> None:
+        async with trio.open_nursery() as nursery:
+            for stream in incoming:
+                nursery.start_soon(node.messages.continuously_read_stream, stream)
+                await stream.taken.wait()
+            node.messages.peers[peer] = None  # type: ignore[assignment]
+            queue = node.meet(peer, TOPIC)
+            queue.push(rpc_pb2.RPC(publish=[rpc_pb2.Message()]))
+            await node.messages.handle_sending_messages(peer, Sink(peer, 0), queue)  # type: ignore[arg-type]
+            for stream in incoming:
+                assert node.messages.peer_topics == {TOPIC: {peer}}
+                stream.end.set()
+                await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(scene)
+    assert node.messages.peer_topics == {}
+    assert node.messages.heard == {}
 
 
 @given(st.binary(max_size=200))

@@ -12,6 +12,7 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial, reduce
 
 import libp2p.pubsub.pubsub as library
@@ -44,6 +45,9 @@ _ENVELOPE_BYTES = 256
 _TOPIC_LENGTH = 256
 _BREATH = 32
 """Messages of one frame after which other tasks get their turn."""
+
+_ENDED = (StreamError, IOException, RawConnError)
+"""What reading, writing or closing a stream raises when it or its connection has ended."""
 
 Deliver = Callable[[str, bytes, str], None]
 
@@ -147,6 +151,8 @@ class Messages(Pubsub):
         self.invalid = 0
         self.heard: dict[ID, float] = {}
         """When a connected peer sent its last frame, on trio's clock."""
+        self._readers: Counter[ID] = Counter()
+        """Streams of a remote peer that are read: on these it tells its subscriptions."""
         self._lost = Lost()
         self._written: set[BoundedQueue] = set()
         """Queues with a writer; one outlives its place among the peers until its frame is through or failed."""
@@ -202,7 +208,10 @@ class Messages(Pubsub):
         return [queue for queue in self.peer_queues.values() if isinstance(queue, BoundedQueue)]
 
     async def handle_sending_messages(self, peer_id: ID, stream: INetStream, queue: RpcQueue) -> None:
-        """As the library's; what is left when the stream ends is counted as lost."""
+        """As the library's; what is left when the stream ends is counted as lost.
+
+        The library opens another one while the connection lasts, and would leave this one open.
+        """
         assert isinstance(queue, BoundedQueue)
         self._written.add(queue)
         try:
@@ -212,6 +221,8 @@ class Messages(Pubsub):
             if self.peer_queues.get(peer_id) is queue:
                 del self.peer_queues[peer_id]
             self._lost = self._lost.plus(queue.abandon())
+            with suppress(*_ENDED):
+                await stream.reset()
 
     async def flush(self) -> None:
         """Wait until what is queued now has been written to the remote peers."""
@@ -230,13 +241,15 @@ class Messages(Pubsub):
         """Take the frames of one remote peer one after the other, until its stream ends or is nonsense."""
         peer = stream.muxed_conn.peer_id
         reader = FrameReader(stream, MAX_FRAME_BYTES)
+        self._readers[peer] += 1
         try:
             while (body := await reader.next()) is not None:
                 self.heard[peer] = trio.current_time()
                 rpc = rpc_pb2.RPC.FromString(body)
                 rpc.ClearField("senderRecord")
                 await self._take(peer, rpc)
-        except (StreamError, IOException, RawConnError):
+                await trio.lowlevel.checkpoint()  # a piece of the stream has a hundred frames
+        except _ENDED:
             pass  # the connection ended; the network tells the router
         except Exception as error:  # whatever a stranger sends ends his stream, not the process
             self.invalid += 1
@@ -244,7 +257,20 @@ class Messages(Pubsub):
             await stream.reset()
             self._handle_dead_peer(peer)
         finally:
-            self.heard.pop(peer, None)
+            self._readers[peer] -= 1
+            if not self._readers[peer]:
+                del self._readers[peer]
+                self.heard.pop(peer, None)
+                if peer not in self.peers:
+                    self._forget_all_subscriptions(peer)
+
+    def _forget_all_subscriptions(self, peer_id: ID) -> None:
+        """As the library's, once the stream has ended on which the peer told them: it does not tell them again.
+
+        Our own stream to a peer may fail alone: one that takes nothing for 5 s loses it.
+        """
+        if peer_id not in self._readers:
+            super()._forget_all_subscriptions(peer_id)
 
     async def _take(self, peer: ID, rpc: rpc_pb2.RPC) -> None:
         for number, message in enumerate(rpc.publish):
