@@ -143,4 +143,4 @@ async def test_row_44_a_safe_start_counts_what_was_spent_by_a_clock_that_was_set
     plan = recovery.prepare(folder, [sender(1)], store, wait_seconds=0, ahead=0, charges=True)
     (spent,) = SafeStart(journal, plan).charges([sender(1)], Budget(per_minute=1, per_hour=10**6, per_day=10**6))
     assert spent.fee == minutes
-    assert spent.time_ms == min(plan.held_ms, plan.made_ms + recovery.DAY_MS)  # which a clock put right is not far behind
+    assert spent.time_ms == min(plan.held_ms, plan.made_ms + recovery.DAY_MS)

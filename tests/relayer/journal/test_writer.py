@@ -391,18 +391,18 @@ async def test_what_a_failing_sync_refused_is_not_there_after_a_kill(tmp_path: P
 async def test_who_waits_for_a_commit_in_doubt_is_told_once_it_is_taken_back(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While a commit that failed may still be found by a start nobody hears that it failed, and nothing new is taken."""
-    really, failing = disk.writer._chain.repeat, True
+    """While a start may still find a commit that failed, nobody hears that it failed, and nothing new is taken."""
+    really, failing = Chain.repeat, True
 
     def fail(name: str) -> None:
         error = sqlite3.OperationalError(name)
         error.sqlite_errorname = name
         raise error
 
-    def repeat() -> None:
-        return fail("SQLITE_IOERR_LOCK") if failing else really()
+    def repeat(self: Chain) -> None:
+        return fail("SQLITE_IOERR_LOCK") if failing else really(self)
 
-    monkeypatch.setattr(disk.writer._chain, "repeat", repeat)
+    monkeypatch.setattr(Chain, "repeat", repeat)
     waiting = asyncio.create_task(disk.writer.commit(word("a"), lambda _: fail("SQLITE_IOERR_FSYNC")))
     await disk.until(lambda: disk.writer.is_stuck)
     assert not waiting.done()
