@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,10 +12,12 @@ from typing import cast
 import pytest
 from relayer_support import with_identity
 
-from millrace.relayer.journal import recovery
+from millrace.relayer.journal import audit, identity, recovery
 from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.leases import Held, LeaseStore
 from millrace.relayer.journal.recovery import Recovery, SafeStart
 from millrace.relayer.journal.writer import Write
+from millrace.relayer.rules.policy import Budget
 
 AHEAD = 5
 
@@ -103,3 +107,40 @@ def test_row_44_a_clock_set_forward_ends_no_wait(monkeypatch: pytest.MonkeyPatch
     waiting = SafeStart(cast(Journal, None), plan)
     monkeypatch.setattr(time, "time_ns", lambda: real() + 86_400 * 10**9)
     assert waiting.why_not() is not None
+
+
+class Remembering:
+    """A store of leases that remembers one key, held last so many ms from now."""
+
+    def __init__(self, ahead_ms: int) -> None:
+        self._held = Held("an id", 1, 0, "somewhere", time.time_ns() // 1_000_000 + ahead_ms)
+
+    def remembered(self, keys: object) -> dict[bytes, Held]:
+        return {sender(1): self._held}
+
+
+@pytest.mark.parametrize(
+    ("reserved", "held", "minutes"),
+    [
+        pytest.param(-20, 0, 21, id="a clock that was never set"),
+        pytest.param(40, 60, 21, id="set back by an hour before the safe start"),
+        pytest.param(0, 60 * 24 * 365, 24 * 60 + 1, id="years ahead before the safe start"),
+        pytest.param(60, 0, 24 * 60 + 1, id="set back by an hour while the keys were in use"),
+        pytest.param(0.5, 0, 1, id="killed right after a reservation"),
+    ],
+)
+async def test_row_44_a_safe_start_counts_what_was_spent_by_a_clock_that_was_set_back(
+    journal: Journal, tmp_path: Path, reserved: float, held: int, minutes: int
+) -> None:
+    """What may have been spent since the last known reservation counts, though the clock says that was later."""
+    folder = tmp_path / "older"
+    identity.make(folder)
+    with contextlib.closing(sqlite3.connect(folder / identity.JOURNAL, isolation_level=None)) as connection:
+        connection.executescript(audit.SCHEMA)
+        at = time.time_ns() // 1_000_000 + int(reserved * 60_000)
+        audit.write(connection, [(at, "reserve", sender(1), sender(2), 0, bytes(32), 1)])
+    store = cast(LeaseStore, Remembering(held * 60_000 + 1_000))
+    plan = recovery.prepare(folder, [sender(1)], store, wait_seconds=0, ahead=0, charges=True)
+    (spent,) = SafeStart(journal, plan).charges([sender(1)], Budget(per_minute=1, per_hour=10**6, per_day=10**6))
+    assert spent.fee == minutes
+    assert spent.time_ms == min(plan.held_ms, plan.made_ms + recovery.DAY_MS)

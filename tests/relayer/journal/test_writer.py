@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -338,3 +341,75 @@ async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tu
             seen.append(disk.words())
         await disk.close()
     assert seen[0] == seen[1]
+
+
+REFUSED = """
+import asyncio, ctypes, errno, os, platform, struct, sys
+from pathlib import Path
+from tests.relayer.journal.test_writer import Disk, word
+
+SYNCS = {"x86_64": (74, 75), "aarch64": (82, 83)}[platform.machine()]  # fsync and fdatasync
+NO_NEW_PRIVILEGES, SECCOMP, FILTER = 38, 22, 2
+LOAD, IS_EQUAL, RETURN, ALLOW, REFUSE = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+
+def fail_syncs(_):
+    steps = [(LOAD, 0, 0, 0), (IS_EQUAL, 2, 0, SYNCS[0]), (IS_EQUAL, 1, 0, SYNCS[1])]
+    steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE | errno.EIO)]
+    code = b"".join(struct.pack("HBBI", *step) for step in steps)
+    kept = ctypes.create_string_buffer(code, len(code))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0
+    assert libc.prctl(SECCOMP, FILTER, ctypes.byref(Program(len(steps), ctypes.addressof(kept))), 0, 0) == 0
+
+async def main():
+    writer = Disk(Path(sys.argv[1])).writer
+    await writer.commit(word("acknowledged"))
+    told = await asyncio.gather(
+        writer.commit(fail_syncs, word("refused")), writer.commit(word("too")), return_exceptions=True
+    )
+    print(*told, sep="; ", flush=True)
+    os._exit(0)  # as `kill -9` does
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_failing_sync_refused_is_not_there_after_a_kill(tmp_path: Path) -> None:
+    """A commit whose log was written and not synced is refused, and no start finds it in the log: it will never run."""
+    path = tmp_path / "file.sqlite"
+    command = [sys.executable, "-c", REFUSED, str(path)]
+    done = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
+    assert done.stdout == "disk I/O error; disk I/O error\n"
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT word FROM words").fetchall() == [("acknowledged",)]
+        assert chain.sequence(connection, WRITER) == Mark(path.with_name("mark"), WRITER).read().sequence
+
+
+async def test_who_waits_for_a_commit_in_doubt_is_told_once_it_is_taken_back(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a start may still find a commit that failed, nobody hears that it failed, and nothing new is taken."""
+    really, failing = Chain.repeat, True
+
+    def fail(name: str) -> None:
+        error = sqlite3.OperationalError(name)
+        error.sqlite_errorname = name
+        raise error
+
+    def repeat(self: Chain) -> None:
+        return fail("SQLITE_IOERR_LOCK") if failing else really(self)
+
+    monkeypatch.setattr(Chain, "repeat", repeat)
+    waiting = asyncio.create_task(disk.writer.commit(word("a"), lambda _: fail("SQLITE_IOERR_FSYNC")))
+    await disk.until(lambda: disk.writer.is_stuck)
+    assert not waiting.done()
+    with pytest.raises(JournalError, match="taken back"):
+        await disk.writer.commit(word("b"))
+    failing = False
+    with pytest.raises(JournalError, match="FSYNC"):
+        await waiting
+    await disk.writer.commit(word("c"))
+    assert disk.words() == ["c"] and disk.writer.failed is None

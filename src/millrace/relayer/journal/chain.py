@@ -133,6 +133,11 @@ class Chain:
         self.link = self._next
         return self.link
 
+    def repeat(self) -> None:
+        """Write the link of the last commit once more: SQLite writes no page in which nothing was changed."""
+        _write(self._connection, self._writer, self.link._replace(sequence=-1))
+        _write(self._connection, self._writer, self.link)
+
     def _noted(self) -> int:
         delta = 0
         for sign, contents in self._connection.execute(

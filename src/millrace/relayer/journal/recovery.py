@@ -46,7 +46,8 @@ class Recovery(msgspec.Struct, frozen=True):
     known_ms: int
     """All that was signed until then is in the journal; 0: nothing is known."""
     held_ms: int
-    """When the keys were used last, as far as that is known, else `made_ms`."""
+    """When the keys were used last, as far as that is known, else `made_ms`. By a clock that was set back since it is
+    later than `made_ms`: how long before that all was known is what counts."""
     until_ms: int
     """Nothing is signed before."""
     ahead: int
@@ -81,7 +82,7 @@ def prepare(
         epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
         made_ms=now,
         known_ms=_last_reservation(data_dir),
-        held_ms=min(now, max((held.held_ms for held in remembered), default=now)),
+        held_ms=max((held.held_ms for held in remembered), default=now),
         until_ms=now + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
@@ -251,13 +252,17 @@ class SafeStart:
         recovery = self.recovery
         if recovery is None or not recovery.charges:
             return []
-        gap = min(max(0, recovery.held_ms - recovery.known_ms), DAY_MS)  # nothing counts for longer
+        gap = min(recovery.held_ms - recovery.known_ms, DAY_MS)  # nothing counts for longer
+        if gap < -MINUTE_MS:  # more than what is reserved between two looks at the clock: it was set back meanwhile
+            gap = DAY_MS
+        gap = max(0, gap)
         most = min(
             budget.per_minute * (gap // MINUTE_MS + 1),
             budget.per_hour * (gap // HOUR_MS + 1),
             budget.per_day * (gap // DAY_MS + 1),
         )
-        return [Spent(key, b"", b"recovery" + key, recovery.held_ms, most, most) for key in keys]
+        at = min(recovery.held_ms, recovery.made_ms + DAY_MS)  # or a clock that was years ahead would count for years
+        return [Spent(key, b"", b"recovery" + key, at, most, most) for key in keys]
 
 
 def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:

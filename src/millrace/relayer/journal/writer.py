@@ -96,7 +96,7 @@ class Writer:
         self.failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
         self.is_stuck = False
-        """Whether something was committed that the mark does not say yet."""
+        """Whether something was committed that the mark does not say yet, or failed and may be found by a start."""
         self._closing = threading.Event()
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
@@ -220,8 +220,36 @@ class Writer:
                 return error
             # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
             is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
+            if _is_in_log(error):
+                self._take_back()
             return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
         return self._remember() if is_sealed else None
+
+    def _take_back(self) -> None:
+        """Put a commit that says nothing where one that failed lies in the log, or a start would take that for made.
+
+        Tried until it is there, or the end: who is told of the failure may sign something else for its nonce.
+        """
+        connection = self._connection
+        while True:
+            is_made = False
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                self._chain.repeat()
+                is_made = True
+                connection.execute("COMMIT")
+                break
+            except sqlite3.Error as error:
+                _roll_back(connection)
+                if is_made and _is_in_log(error):
+                    break
+                text = f"a commit that failed cannot be taken back: {error}"
+                if text != self.failed:
+                    log.error("journal commit is in doubt", extra={"error": text})
+                self.failed, self.is_stuck = text, True
+                if self._closing.wait(RETRY_SECONDS):
+                    return
+        self.is_stuck = False
 
     def _remember(self) -> JournalError | None:
         """Have the mark say what was committed, which nobody hears of before; tried until it does, or the end."""
@@ -246,6 +274,12 @@ class Writer:
             if text != self.failed:
                 log.error("journal commit failed", extra={"error": text})
         self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
+
+
+def _is_in_log(error: Exception) -> bool:
+    """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
+    name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
+    return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
 
 
 def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
