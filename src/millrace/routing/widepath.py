@@ -272,7 +272,8 @@ def wide_round(
                     else:
                         ww.most[v] = value
                         held = ww.tokens[label] ^ _hash(v)
-                        complete = not _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held) and complete
+                        full = _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held)
+                        complete = complete and not full
             if work > budget:
                 complete = False
                 break
