@@ -39,7 +39,7 @@ from rich.table import Table
 import laws
 from _pairs import PairsError, read_pairs
 from millrace.dex.pool import Pool
-from millrace.routing import kernelsearch, mispricing, router
+from millrace.routing import answers, kernelsearch, mispricing
 from millrace.routing.kernelsearch import KernelSearch, Split
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, Route, Router
@@ -136,7 +136,7 @@ def _all_in_whole_market() -> AbstractContextManager[Any]:
 
 
 def _no_looks(_: Router, __: Any, best: Any, *___: Any) -> int:
-    return router.BUDGET if best is None else 0
+    return answers.BUDGET if best is None else 0
 
 
 def _free(limits: Limits) -> Limits:

@@ -69,7 +69,7 @@ ANNOTATIONS: Final = {
     **{
         f"{name}{suffix}": Type("array", element, dimensions)
         for name, element in _SHAPES.items()
-        for dimensions, suffix in enumerate(("s", "Table", "Block"), 1)
+        for dimensions, suffix in enumerate(("s", "Table"), 1)
     },
 }
 

@@ -21,7 +21,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import MOST_SAVED, TimeShares
 from millrace.aggregator.snapshot import FILTERS_KEPT, Filter, Snapshot, build
 from millrace.dex.document import encode
-from millrace.routing import router
+from millrace.routing import answers
 from millrace.routing.synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
@@ -313,7 +313,7 @@ async def test_so_little_that_it_pays_nothing_is_searched_in_the_thread(
     answering: Answering, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A forward quote that turns out to take long leaves the loop, and is answered as ever."""
-    monkeypatch.setattr(router, "HASTY_LOOKS", 1)
+    monkeypatch.setattr(answers, "HASTY_LOOKS", 1)
     question = QuoteRequest(token_in=WRAPPED, token_out=USDC, amount_in=10**6)
     asked = await answering.prepare(snapshot(), question, "a")
     assert asked.lane is Lane.LOOP

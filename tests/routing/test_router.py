@@ -16,6 +16,7 @@ from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import PoolState
 from millrace.dex.vault import execute
+from millrace.routing.answers import Question
 from millrace.routing.curve import NoCurve
 from millrace.routing.cycles import Cycles
 from millrace.routing.plan import Ends, PlanError, make_program
@@ -211,7 +212,7 @@ def test_tight_limits_are_answered_no_worse_than_without_edges_astray(limits: Li
     pools = make_market(150, seed=22, noise=0.01).pools
     router = Router(pools, DictMarket(pools, WRAPPED))
     question = "USDC-c76f1f", WRAPPED, 905985487086, limits, "hybrid", math.inf
-    without = router._forward(*question, hurry=False).execution.amount_out  # type: ignore[arg-type]
+    without = router._forward(Question(*question)).execution.amount_out  # type: ignore[arg-type]
     assert router.forward(*question).execution.amount_out >= without  # type: ignore[arg-type]
 
 

@@ -30,7 +30,6 @@ CLOSE, CLOSEST = 1e-7, 1e-11  # its tolerances
 SPLIT_BUDGET = 20_000  # edges evaluated in search of one path of a split among cycles
 CHUNKS = 4  # of the amount, of which the first paths of a split among cycles are made
 STILL_VALID = 0.9  # of what a chunk pays: what is known of the ways on holds for chunks that pay at least this part
-MUCH_MORE = 6.0  # times what was known of the ways on: for so much more it is worth looking again
 PROMISING = 0.999  # times what a new path must pay where the others stay as they are: the division is made anew
 NOBODY = -1  # no path
 IDLE = 1e-6  # of the amount: a path that sells less is none
@@ -117,7 +116,7 @@ def _exchange(
     while value <= 0.0 and count > 1:  # too long, or not worth its fees
         count = _without_thinnest(x, count, amount)
         value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
-    known[0], known[1] = 1e300, 0.0
+    known[0] = 1e300
     p, idle = count if wide else 0, 0
     for _ in range((WIDE_ROUNDS if wide else ROUNDS) * most):
         if idle > count:
@@ -216,7 +215,7 @@ def _try_instead(
 ) -> float:  # fmt: skip
     """Put the path that pays most for `part` in the place of path `p`, if all then pay more than `value`, less fees.
 
-    `ww.known` says for what output of what input the ways on are known. Returns what they pay, 0 if nothing changed.
+    `ww.known` says for what output the ways on are known. Returns what they pay, 0 if nothing changed.
     """
     x, amount, known, after = pw.parts, q.amounts[0], ww.known, max(count, p + 1)
     if p == 0 and count == 1 and wide:
@@ -229,9 +228,9 @@ def _try_instead(
     if wide:
         floor = max(value - (paid - others), 0.0) * PROMISING
         floor = max(floor, _most_of(net, pw, x, count, room, part) * BETTER)  # what is there already is none
-        if floor < known[0] or part > known[1] or floor > MUCH_MORE * known[0]:
-            known[0], known[1] = floor * SMALLER * STILL_VALID, part
-            rates_by_hops(net, ww, q, part, hops, known[0])
+        if floor < known[0]:
+            known[0] = floor * SMALLER * STILL_VALID
+            rates_by_hops(net, ww, q, amount, hops, known[0])
         found, _ = wide_round(net, ww, pw.used, q, part, hops, floor, 1, SPLIT_BUDGET, room, WHOLE, room.price)
         for h in range(found):
             pw.other[h] = ww.path[h]

@@ -24,13 +24,10 @@ Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Words = npt.NDArray[np.uint64]
-# Kernels tell arrays of two dimensions and of three by their names: to NumPy's types they are the same.
+# Kernels tell arrays of two dimensions by their names: to NumPy's types they are the same.
 FloatTable = npt.NDArray[np.float64]
 IntTable = npt.NDArray[np.int32]
 WordTable = npt.NDArray[np.uint64]
-FloatBlock = npt.NDArray[np.float64]
-IntBlock = npt.NDArray[np.int32]
-WordBlock = npt.NDArray[np.uint64]
 
 
 class Knots(NamedTuple):

@@ -16,17 +16,7 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.net import (
-    FloatBlock,
-    Floats,
-    FloatTable,
-    IntBlock,
-    Ints,
-    IntTable,
-    Longs,
-    Net,
-    WordBlock,
-)
+from millrace.routing.net import Floats, FloatTable, Ints, IntTable, Longs, Net, Words
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair
 from millrace.routing.work import MAX_HOPS
@@ -37,40 +27,45 @@ FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all
 WIDER = 4  # times as many labels in the next round, where some were dropped
 BUDGET = 400_000  # edges evaluated in one search
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
+NOBODY = -1  # no label
+
+
+AMOUNT, FEES, VALUE, TAKEN = range(4)  # columns of labels
 
 
 class WideWork(NamedTuple):
-    """Scratch of the search: labels by hop, token and slot, and how many there are."""
+    """Scratch of the search: labels, and how many there are.
 
-    amount: FloatBlock  # (hop, token, slot)
-    fees: FloatBlock  # (hop, token, slot): of the pools that brought it, in units of the sink
-    value: FloatBlock  # (hop, token, slot): what the amount is worth at the best spot rates, less these fees
-    taken: FloatBlock  # (hop, token, slot): share of the transaction, in a strict room
-    edge: IntBlock  # (hop, token, slot): the edge that brought the amount
-    slot: IntBlock  # (hop, token, slot): the label it came from, at that edge's source
-    tokens: WordBlock  # (hop, token, slot): which tokens the partial path holds, hashed
+    A label is a partial path to a token by so many hops. There are `slots` of them: label number
+    `(hop * tokens + token) * slots + slot`, so that those of a round with few slots are next to each other. Its columns
+    are the amount it brings, the fees of the pools on the way (in units of the sink), what the amount is worth at the
+    best spot rates, less these fees, and the share of the transaction, in a strict room.
+    """
+
+    label: FloatTable  # (label, column)
+    edge: Ints  # (label): the edge that brought the amount
+    before: Ints  # (label): the label it came from, at that edge's source
+    tokens: Words  # (label): which tokens the partial path holds, hashed
     fill: IntTable  # (hop, token): slots in use
     reached: IntTable  # (hop, i): tokens with labels
     listed: Ints  # (hop): how many of them
     most: Floats  # (token): the last value kept, `NOTHING` between uses
+    held: Ints  # (token): the last label looked at whose partial path passes through it; -1 between uses
     ahead: FloatTable  # (hops left, token): best rate to the sink
     first: IntTable  # (hops left, token): where that way goes first
     second: FloatTable  # (hops left, token): best rate by any other way
     path: Ints
     best: Floats  # [0]: what the path pays
     work: Longs  # [0]: edges evaluated in one search
-    known: Floats  # scratch
+    known: Floats  # [0]: what whoever searches knows the ways on for
 
 
 def make_wide_work(tokens: int, slots: int) -> WideWork:
     """Scratch for nets of up to `tokens` tokens, with so many labels for each token."""
     levels = MAX_HOPS + 1
-    labels = (levels, tokens, slots)
+    labels = levels * tokens * slots
     return WideWork(
-        np.zeros(labels),
-        np.zeros(labels),
-        np.zeros(labels),
-        np.zeros(labels),
+        np.zeros((labels, 4)),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.uint64),
@@ -78,13 +73,14 @@ def make_wide_work(tokens: int, slots: int) -> WideWork:
         np.zeros((levels, tokens), np.int32),
         np.zeros(levels, np.int32),
         np.full(tokens, NOTHING),
+        np.full(tokens, NOBODY, np.int32),
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
         np.zeros(levels, np.int32),
         np.zeros(1),
         np.zeros(1, np.int64),
-        np.zeros(2),
+        np.zeros(1),
     )
 
 
@@ -157,50 +153,42 @@ def rates_by_hops(net: Net, ww: WideWork, q: Search, x: float, hops: int, least:
 
 
 @inlined
-def _holds(net: Net, ww: WideWork, hop: int, token: int, slot: int, wanted: int) -> bool:
-    """Whether a partial path passes through a token before its last."""
-    while hop > 0:
-        edge = ww.edge[hop, token, slot]
-        slot = ww.slot[hop, token, slot]
-        token = net.src[edge]
-        hop -= 1
-        if token == wanted:
-            return True
-    return False
+def _mark(net: Net, ww: WideWork, hop: int, label: int) -> None:
+    """Mark the tokens that a partial path passes through before its last."""
+    at = label
+    for _ in range(hop):
+        ww.held[net.src[ww.edge[at]]] = label
+        at = ww.before[at]
 
 
 @inlined
 def _add(
     ww: WideWork, slots: int, hop: int, token: int, amount: float, fees: float, value: float, taken: float,
-    edge: int, slot: int, held: np.uint64,
+    edge: int, before: int, held: np.uint64,
 ) -> bool:  # fmt: skip
     """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
-    used = ww.fill[hop, token]
+    used, begin = ww.fill[hop, token], (hop * ww.most.size + token) * slots
     place, least = -1, value
-    for s in range(used):
-        if ww.tokens[hop, token, s] == held:
-            if value <= ww.value[hop, token, s]:
+    for label in range(begin, begin + used):
+        if ww.tokens[label] == held:
+            if value <= ww.label[label, VALUE]:
                 return False
-            place = s
+            place = label
             break
-        if used == slots and ww.value[hop, token, s] < least:
-            place, least = s, ww.value[hop, token, s]
+        if used == slots and ww.label[label, VALUE] < least:
+            place, least = label, ww.label[label, VALUE]
     if place < 0 and used == slots:
         return True
-    dropped = place >= 0 and ww.tokens[hop, token, place] != held
+    dropped = place >= 0 and ww.tokens[place] != held
     if place < 0:
-        place = used
+        place = begin + used
         ww.fill[hop, token] = used + 1
         if used == 0:
             ww.reached[hop, ww.listed[hop]] = token
             ww.listed[hop] += 1
-    ww.amount[hop, token, place] = amount
-    ww.fees[hop, token, place] = fees
-    ww.value[hop, token, place] = value
-    ww.taken[hop, token, place] = taken
-    ww.edge[hop, token, place] = edge
-    ww.slot[hop, token, place] = slot
-    ww.tokens[hop, token, place] = held
+    ww.label[place, AMOUNT], ww.label[place, FEES] = amount, fees
+    ww.label[place, VALUE], ww.label[place, TAKEN] = value, taken
+    ww.edge[place], ww.before[place], ww.tokens[place] = edge, before, held
     return dropped
 
 
@@ -227,43 +215,48 @@ def wide_round(
     so far after `budget` evaluated edges. In a strict room no path takes more than the share `left` of the transaction.
     `rates_by_hops` comes first.
     """
-    source, sink = q.sources[0], q.sink
+    source, sink, tokens = q.sources[0], q.sink, net.core.size
     for h in range(hops + 1):
         ww.listed[h] = 0
-    ww.amount[0, source, 0] = x
-    ww.fees[0, source, 0] = 0.0
-    ww.taken[0, source, 0] = 0.0
-    ww.tokens[0, source, 0] = _hash(source)
+    start = source * slots
+    ww.label[start, AMOUNT], ww.label[start, FEES], ww.label[start, TAKEN] = x, 0.0, 0.0
+    ww.tokens[start] = _hash(source)
     ww.fill[0, source] = 1
     ww.reached[0, 0] = source
     ww.listed[0] = 1
-    best, found, last, last_slot, work, complete = floor, 0, -1, 0, 0, True
+    best, found, last, last_label, work, complete = floor, 0, -1, 0, 0, True
     gate = -1 if net.core[sink] else net.pdst[net.pptr[sink]]  # the only way to a sink with one neighbour
     for h in range(hops):
+        after = hops - 1 - h
         for i in range(ww.listed[h]):
             u = ww.reached[h, i]
-            for slot in range(ww.fill[h, u]):
-                have, fees = ww.amount[h, u, slot], ww.fees[h, u, slot]
+            begin = (h * tokens + u) * slots
+            for label in range(begin, begin + ww.fill[h, u]):
+                have, fees = ww.label[label, AMOUNT], ww.label[label, FEES]
+                _mark(net, ww, h, label)
                 for place in range(net.pptr[u], net.pcore[u] + (u == gate)):
                     k = place if place < net.pcore[u] else net.popp[net.pptr[sink]]
                     v = net.pdst[k]
                     ends = v == sink
-                    if not ends and (v == source or h == hops - 1):
+                    if not ends and (v == source or after == 0):
                         continue
-                    after = hops - 1 - h
-                    worth = ww.second[after, v] if ww.first[after, v] == u else ww.ahead[after, v]
+                    worth = ww.ahead[after, v]
                     if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
                         continue
+                    if ww.first[after, v] == u:
+                        worth = ww.second[after, v]
+                        if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
+                            continue
                     if slots == 1 and not ends and have * net.prate[k] * q.behind[v] - fees <= ww.most[v]:
                         complete = False
                         continue
-                    if not ends and _holds(net, ww, h, u, slot, v):
+                    if not ends and ww.held[v] == label:
                         continue
                     out, edge, fee, looked = best_of_pair(net, used, room, k, have, price / worth)
                     work += looked
                     if edge < 0:
                         continue
-                    taken = ww.taken[h, u, slot] + room.share[edge] if room.strict else 0.0
+                    taken = ww.label[label, TAKEN] + room.share[edge] if room.strict else 0.0
                     if taken > left:
                         continue
                     paid = fees + fee * worth
@@ -271,38 +264,37 @@ def wide_round(
                     if value <= best:
                         continue
                     if ends:
-                        best, found, last, last_slot = value, h + 1, edge, slot
+                        best, found, last, last_label = value, h + 1, edge, label
                         continue
                     value = out * q.behind[v] - paid
                     if slots == 1 and value <= ww.most[v]:
                         complete = False
                     else:
                         ww.most[v] = value
-                        held = ww.tokens[h, u, slot] ^ _hash(v)
-                        complete = not _add(ww, slots, h + 1, v, out, paid, value, taken, edge, slot, held) and complete
+                        held = ww.tokens[label] ^ _hash(v)
+                        full = _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held)
+                        complete = complete and not full
             if work > budget:
                 complete = False
                 break
-    _read(net, ww, found, last, last_slot)
+    _read(ww, found, last, last_label)
     for h in range(hops + 1):
         for i in range(ww.listed[h]):
             ww.fill[h, ww.reached[h, i]] = 0
             ww.most[ww.reached[h, i]] = NOTHING
+    ww.held[:] = NOBODY
     ww.best[0] = best
     ww.work[0] = work
     return found, complete
 
 
 @inlined
-def _read(net: Net, ww: WideWork, length: int, last: int, slot: int) -> None:
+def _read(ww: WideWork, length: int, last: int, label: int) -> None:
     """Follow the labels from the last edge back to the source."""
     edge = last
     for h in range(length - 1, -1, -1):
         ww.path[h] = edge
-        if h > 0:
-            token = net.src[edge]
-            edge = ww.edge[h, token, slot]
-            slot = ww.slot[h, token, slot]
+        edge, label = ww.edge[label], ww.before[label]
 
 
 @kernel
