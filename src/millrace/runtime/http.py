@@ -40,6 +40,7 @@ LOOK_SECONDS = 0.02  # between two looks whether connections are left
 BACKLOG = 1024  # connections that wait until they are let in
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 _NOBODY = Origins()
+_NOTHING = nullcontext()
 _END = b"\r\n\r\n"  # of a request without a body
 _MOST_KNOWN = 4 * 1024  # bytes of a request that a connection remembers
 _QUERY = re.compile(rb"[\w.~*=&,+%-]*")  # nothing that ends it, and nothing that a parser would refuse
@@ -221,7 +222,7 @@ class _Protocol(web.RequestHandler):
     """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
-    undisturbed: AbstractContextManager[None] = nullcontext()
+    undisturbed: AbstractContextManager[None] = _NOTHING
     """Entered while requests are answered at once."""
     ending = False
     """Whether each further answer is the connection's last."""
@@ -393,7 +394,7 @@ class HttpServer:
         at_once: Mapping[str, AtOnce] | None = None,
         doors: Doors | None = None,
         origins: Origins = _NOBODY,
-        undisturbed: AbstractContextManager[None] = nullcontext(),
+        undisturbed: AbstractContextManager[None] = _NOTHING,
     ) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
         self._at_once = at_once or {}
