@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import socket
-import sys
 from collections.abc import Sequence
 
 from millrace.aggregator.api import Api
@@ -17,10 +16,12 @@ from millrace.routing.compiled import keep_gil
 from millrace.runtime.http import LINGER_SECONDS, HttpServer
 from millrace.runtime.origins import Origins
 from millrace.runtime.tracing import Tracer
+from millrace.runtime.undisturbed import Undisturbed
 
 # Snapshots are built and long questions answered in threads. The event loop gives the lock up a dozen times a request,
 # as uvloop does between its callbacks, and waits so long each time before a thread hands it back: beside reverse quotes
-# for LP units others' forward quotes took 8 to 11 ms at the 99th of 100 with 0.1 ms, and take 3 to 4.
+# for LP units others' forward quotes took 8 to 11 ms at the 99th of 100 with 0.1 ms, and take 3 to 4. While the loop
+# answers, threads wait longer for their turn (`Undisturbed`).
 SWITCH_SECONDS = 0.00003
 # A snapshot is tens of thousands of objects that live until the next one, and are then freed without the collector. To
 # walk all of them takes 20 ms in which nothing else runs: once in a hundred walks of the young ones is enough.
@@ -33,7 +34,6 @@ class Service:
     def __init__(
         self, settings: AggregatorSettings, feed: Feed[Snapshot], clients: Clients, tracer: Tracer | None = None
     ) -> None:
-        sys.setswitchinterval(SWITCH_SECONDS)
         keep_gil()
         gc.set_threshold(*GC_THRESHOLDS)
         gc.collect()
@@ -43,7 +43,11 @@ class Service:
         self.api = Api(settings, feed, clients, tracer)
         origins = Origins(settings.allowed_origins)
         self._server = HttpServer(
-            self.api.application(), at_once=self.api.at_once, doors=self.api.doors, origins=origins
+            self.api.application(),
+            at_once=self.api.at_once,
+            doors=self.api.doors,
+            origins=origins,
+            undisturbed=Undisturbed(SWITCH_SECONDS),
         )
 
     async def start(self) -> int:

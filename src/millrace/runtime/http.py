@@ -7,6 +7,7 @@ import logging
 import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, cast
 
 import prometheus_client
@@ -39,6 +40,7 @@ LOOK_SECONDS = 0.02  # between two looks whether connections are left
 BACKLOG = 1024  # connections that wait until they are let in
 MAX_LINE = 16 * 1024  # bytes of a request line or of one header
 _NOBODY = Origins()
+_NOTHING = nullcontext()
 _END = b"\r\n\r\n"  # of a request without a body
 _MOST_KNOWN = 4 * 1024  # bytes of a request that a connection remembers
 _QUERY = re.compile(rb"[\w.~*=&,+%-]*")  # nothing that ends it, and nothing that a parser would refuse
@@ -220,6 +222,8 @@ class _Protocol(web.RequestHandler):
     """By path."""
     doors: Doors | None = None
     origins: Origins = _NOBODY
+    undisturbed: AbstractContextManager[None] = _NOTHING
+    """Entered while requests are answered at once."""
     ending = False
     """Whether each further answer is the connection's last."""
     connections: set[_Protocol] | None = None
@@ -255,6 +259,11 @@ class _Protocol(web.RequestHandler):
         if not self.at_once or idle is None or idle.done():
             self._parse(data)
             return
+        with self.undisturbed:
+            self._received_idle(data, idle)
+
+    def _received_idle(self, data: bytes, idle: asyncio.Future[None]) -> None:
+        """Take what has come while aiohttp's task sleeps: answer it at once, or wake the task."""
         later = None
         query = None if self._plain is None or self.writing_paused else self._plain.query_of(data)
         if self._plain is not None and query is not None:
@@ -374,7 +383,8 @@ class HttpServer:
 
     `at_once` are handlers by path for plain GET requests, which then are answered as soon as they are read. The
     application needs these routes, too (`in_turn`): what is out of the ordinary goes there. With `doors`, a connection
-    that may not enter is reset. `origins` are the pages that may read the answers in a browser.
+    that may not enter is reset. `origins` are the pages that may read the answers in a browser. `undisturbed` is
+    entered for the moment in which requests are answered at once.
     """
 
     def __init__(
@@ -384,11 +394,13 @@ class HttpServer:
         at_once: Mapping[str, AtOnce] | None = None,
         doors: Doors | None = None,
         origins: Origins = _NOBODY,
+        undisturbed: AbstractContextManager[None] = _NOTHING,
     ) -> None:
         self._runner = web.AppRunner(app, handle_signals=False, shutdown_timeout=5.0)
         self._at_once = at_once or {}
         self._doors = doors
         self._origins = origins
+        self._undisturbed = undisturbed
         self._listeners: list[asyncio.Server] = []
         self._connections: set[_Protocol] = set()
         self._ending = False
@@ -427,6 +439,7 @@ class HttpServer:
         protocol.at_once = self._at_once
         protocol.doors = self._doors
         protocol.origins = self._origins
+        protocol.undisturbed = self._undisturbed
         protocol.connections = self._connections
         protocol.ending = self._ending
         return protocol
