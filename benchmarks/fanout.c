@@ -73,18 +73,25 @@ typedef struct {
     unsigned char head[4];
 } Client;
 
-/* Connects and, if there is a message, sends it. */
-static int join(Client *c, int port, const char *path, const char *message, int poll, int number) {
-    char request[512], answer[2048];
+#define AT_ONCE 64 /* connections whose answer is not read yet: a busy server is woken once for many; its backlog is 100 */
+
+/* Connects and asks for the upgrade. */
+static int ask(Client *c, int port, const char *path) {
+    char request[512];
     struct sockaddr_in a = local(port);
     *c = (Client){.fd = socket(AF_INET, SOCK_STREAM, 0), .tick = -1};
     if (connect(c->fd, (void *)&a, sizeof a)) return perror("connect"), 1;
     int size = snprintf(request, sizeof request,
                         "GET %s HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n", path);
-    send(c->fd, request, size, 0);
+    return send(c->fd, request, size, 0) != size;
+}
+
+/* Reads the answer and, if there is a message, sends it. */
+static int join(Client *c, const char *message, int poll, int number) {
+    char answer[2048];
     int got = 0;
-    do { /* the answer, byte by byte: what follows it belongs to the stream */
+    do { /* byte by byte: what follows it belongs to the stream */
         if (recv(c->fd, answer + got, 1, 0) <= 0 || got == 2000) return fprintf(stderr, "no upgrade\n"), 1;
         got++;
     } while (got < 4 || memcmp(answer + got - 4, "\r\n\r\n", 4));
@@ -139,8 +146,10 @@ static int load(int port, const char *path, int n, double warm, double seconds, 
     int poll = epoll_create1(0);
     unsigned char *buffer = malloc(1 << 20);
     uint64_t capacity = 16u << 20, samples = 0, total = 0, bytes = 0, lost = 0, started = 0;
-    for (int i = 0; i < n; i++) {
-        if (join(c + i, port, path, message, poll, i)) return 1;
+    for (int i = 0, asked = 0; i < n; i++) {
+        for (; asked < n && asked < i + AT_ONCE; asked++)
+            if (ask(c + asked, port, path)) return 1;
+        if (join(c + i, message, poll, i)) return 1;
         lost += keep_up(c, poll, buffer);
     }
     int64_t begin = now() + (uint64_t)(warm * 1e9), end = begin + (int64_t)(seconds * 1e9), period = (int64_t)(ms * 1e6);
@@ -200,7 +209,7 @@ static int hold(int port, const char *path, int n, double seconds, const char *m
             do lost += drain(c, poll_fd, buffer, 0);
             while (now() < due);
             at = now();
-            if (join(c + i, port, path, message, poll_fd, i)) return 1;
+            if (ask(c + i, port, path) || join(c + i, message, poll_fd, i)) return 1;
             if (now() - at > slowest) slowest = now() - at;
         }
         printf("{\"connected\":%d,\"lost\":%d,\"seconds\":%.3f,\"slowest\":%lu}\n", n, lost, (now() - began) / 1e9, slowest);

@@ -151,3 +151,25 @@ async def test_the_server_that_was_lost_is_the_last_choice(monkeypatch: pytest.M
     with pytest.raises(Unavailable):
         await database.ask(lost)
     assert await database.ask(host) == "b"
+
+
+async def test_a_standby_is_found_while_the_lost_primary_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who answered that it is not promoted yet is asked again before a server that stands still is given up."""
+    database, asked = Postgres(Secret("postgresql://me@still,standby/db"), "several"), []
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        asked.append(host)
+        if host == "still":
+            await asyncio.Event().wait()
+        if asked.count(host) < 3:
+            raise ConnectionRefusedError
+        return Fake(host)
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    async with asyncio.timeout(30):
+        assert await database.ask(host) == "standby"
+    assert asked == ["still", *["standby"] * 3] and len(asyncio.all_tasks()) == 1

@@ -26,6 +26,8 @@ Connection: TypeAlias = Any
 _CONNECT_SECONDS = 10.0
 _OTHERS_SECONDS = 0.5
 """A server that is there and has the network between it and us answers a connection within a tenth of that."""
+_AGAIN_SECONDS = 0.2
+"""Until a server that was not as it should be is asked once more, while another one says nothing."""
 _COMMAND_SECONDS = 60.0
 ANSWER_SECONDS = 3.0
 """Where others wait meanwhile: a server that says nothing for so long is asked anew, maybe another one of the URL."""
@@ -126,10 +128,13 @@ class Postgres:
         """A connection to the first of the URL's servers that is as it should be.
 
         All are asked at once: asked one after the other in one time, as asyncpg does it, one that says nothing would
-        leave none for those behind it, and a standby that was promoted would not be found. The one that was lost last
-        is taken if no other answers soon: an old primary that is back beside the promoted one acknowledges nothing.
+        leave none for those behind it, and a standby that was promoted would not be found. One that answers that it is
+        not ready is asked again while another says nothing: it may be promoted before that one is given up. The one
+        that was lost last is taken if no other answers soon: an old primary that is back beside the promoted one
+        acknowledges nothing.
         """
         tasks = {asyncio.ensure_future(self._connect_to(url)): url for url in _each(self._url.reveal())}
+        asked, errors = set(tasks), list[BaseException]()
         chosen: Connection | None = None
         try:
             waiting = set(tasks)
@@ -142,6 +147,14 @@ class Postgres:
                 good = [task for task in done if task.exception() is None]
                 good.sort(key=lambda task: tasks[task] == self._lost)
                 first = good[0] if good else first
+                for task in done - set(good):
+                    url, error = tasks.pop(task), task.exception()
+                    assert error is not None
+                    errors.append(error)
+                    if first is None and asked & waiting and _may_pass(error):
+                        again = asyncio.ensure_future(self._connect_later(url))
+                        tasks[again] = url
+                        waiting.add(again)
             if first is not None:
                 self._at, chosen = tasks[first], first.result()
                 return chosen
@@ -152,8 +165,11 @@ class Postgres:
             for result in results:
                 if not isinstance(result, BaseException) and result is not chosen:
                     result.terminate()
-        errors = [result for result in results if isinstance(result, BaseException)]
         raise next((error for error in errors if _may_pass(error)), errors[0])
+
+    async def _connect_later(self, url: str) -> Connection:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        return await self._connect_to(url)
 
     async def _connect_to(self, url: str) -> Connection:
         try:
