@@ -343,7 +343,7 @@ async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tu
     assert seen[0] == seen[1]
 
 
-REFUSED = """
+DOUBTFUL = """
 import asyncio, ctypes, errno, os, platform, struct, sys
 from pathlib import Path
 from tests.relayer.journal.test_writer import Disk, word
@@ -365,34 +365,39 @@ def fail_syncs(_):
     assert libc.prctl(SECCOMP, FILTER, ctypes.byref(Program(len(steps), ctypes.addressof(kept))), 0, 0) == 0
 
 async def main():
-    writer = Disk(Path(sys.argv[1])).writer
+    disk = Disk(Path(sys.argv[1]))
+    writer = disk.writer
     await writer.commit(word("acknowledged"))
-    told = await asyncio.gather(
-        writer.commit(fail_syncs, word("refused")), writer.commit(word("too")), return_exceptions=True
-    )
-    print(*told, sep="; ", flush=True)
+    waiting = [asyncio.create_task(writer.commit(*some)) for some in [(fail_syncs, word("doubtful")), (word("too"),)]]
+    await disk.until(lambda: writer.is_stuck)
+    print(*(task.done() for task in waiting), flush=True)
+    if sys.argv[2] == "end":
+        await writer.close()
+        print(*(task.done() for task in waiting), flush=True)
     os._exit(0)  # as `kill -9` does
 
 asyncio.run(main())
 """
 
 
-async def test_what_a_failing_sync_refused_is_not_there_after_a_kill(tmp_path: Path) -> None:
-    """A commit whose log was written and not synced is refused, and no start finds it in the log: it will never run."""
+@pytest.mark.parametrize(("end", "told"), [("kill", "False False\n"), ("end", "False False\nFalse False\n")])
+async def test_nobody_is_refused_what_a_start_may_find(tmp_path: Path, end: str, told: str) -> None:
+    """While no sync succeeds a commit may be in the log, so nobody is told that it failed, whatever end comes."""
     path = tmp_path / "file.sqlite"
-    command = [sys.executable, "-c", REFUSED, str(path)]
+    command = [sys.executable, "-c", DOUBTFUL, str(path), end]
     done = await asyncio.to_thread(subprocess.run, command, check=True, capture_output=True, text=True)
-    assert done.stdout == "disk I/O error; disk I/O error\n"
+    assert done.stdout == told
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT word FROM words").fetchall() == [("acknowledged",)]
-        assert chain.sequence(connection, WRITER) == Mark(path.with_name("mark"), WRITER).read().sequence
+        words = [word for (word,) in connection.execute("SELECT word FROM words")]
+        known = Mark(path.with_name("mark"), WRITER).read().sequence
+        assert (words[:1], chain.sequence(connection, WRITER) - known) in [(["acknowledged"], 0), (["acknowledged"], 1)]
 
 
 async def test_who_waits_for_a_commit_in_doubt_is_told_once_it_is_taken_back(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a start may still find a commit that failed, nobody hears that it failed, and nothing new is taken."""
-    really, failing = Chain.repeat, True
+    really, sealed, failing = Chain.repeat, Chain.seal, True
 
     def fail(name: str) -> None:
         error = sqlite3.OperationalError(name)
@@ -402,8 +407,15 @@ async def test_who_waits_for_a_commit_in_doubt_is_told_once_it_is_taken_back(
     def repeat(self: Chain) -> None:
         return fail("SQLITE_IOERR_LOCK") if failing else really(self)
 
+    def seal(self: Chain) -> bool:
+        done = sealed(self)
+        if failing:
+            fail("SQLITE_IOERR_FSYNC")  # of the COMMIT that comes next
+        return done
+
     monkeypatch.setattr(Chain, "repeat", repeat)
-    waiting = asyncio.create_task(disk.writer.commit(word("a"), lambda _: fail("SQLITE_IOERR_FSYNC")))
+    monkeypatch.setattr(Chain, "seal", seal)
+    waiting = asyncio.create_task(disk.writer.commit(word("a")))
     await disk.until(lambda: disk.writer.is_stuck)
     assert not waiting.done()
     with pytest.raises(JournalError, match="taken back"):
@@ -413,3 +425,18 @@ async def test_who_waits_for_a_commit_in_doubt_is_told_once_it_is_taken_back(
         await waiting
     await disk.writer.commit(word("c"))
     assert disk.words() == ["c"] and disk.writer.failed is None
+
+
+async def test_what_failed_before_it_was_written_is_told_at_once(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that fails before anything was to be written leaves nothing to be taken back."""
+    monkeypatch.setattr(Chain, "repeat", lambda self: pytest.fail("nothing is in the log"))
+
+    def fail(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("SQLITE_IOERR_LOCK")
+        error.sqlite_errorname = "SQLITE_IOERR_LOCK"
+        raise error
+
+    with pytest.raises(JournalError, match="LOCK"):
+        await disk.writer.commit(fail)
+    await disk.writer.commit(word("next"))
+    assert disk.words() == ["next"]

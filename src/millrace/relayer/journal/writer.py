@@ -57,6 +57,10 @@ class _DiskError(JournalError):
     """The file cannot be written now: the disk is full or fails, or somebody else holds the file."""
 
 
+class _InDoubt(_DiskError):
+    """The end came before it could be seen to that no start finds the changes: nobody is told that they failed."""
+
+
 class _Change(NamedTuple):
     writes: tuple[Write, ...]
     done: asyncio.Future[None] | None
@@ -108,7 +112,10 @@ class Writer:
         return self._made - self._over
 
     async def commit(self, *writes: Write) -> None:
-        """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there."""
+        """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there.
+
+        Where that cannot be said of a failed change until the end, it never returns.
+        """
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
         if self.is_stuck:
@@ -184,13 +191,17 @@ class Writer:
         """Commit a group; if it fails as a whole, each alone, so that a bad one fails alone. Keep what can wait."""
         error = self._try([write for change in group for write in change.writes])
         results: list[JournalError | None] = [error] * len(group)
-        if error is not None and len(group) > 1:
+        if error is not None and len(group) > 1 and not isinstance(error, _InDoubt):
             results = self._one_by_one(group)
         self._note([result for result in results if result is not None and not isinstance(result, NonceTaken)])
         pairs = list(zip(group, results, strict=True))
         self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]
         self._over += len(group) - len(self._kept)
-        told = [(change.done, result) for change, result in pairs if change.done is not None]
+        told = [
+            (change.done, result)
+            for change, result in pairs
+            if change.done is not None and not isinstance(result, _InDoubt)
+        ]
         if told and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_tell, told)
         self._on_commit()
@@ -208,10 +219,12 @@ class Writer:
         connection = self._connection
         if self.is_stuck:  # given up at the end: the journal may be one commit past the mark, and no more
             return JournalError(self.failed or "the mark cannot be written")
+        is_written = False
         try:
             connection.execute("BEGIN IMMEDIATE")
             self._chain.begin()
             _make(connection, writes)
+            is_written = True
             is_sealed = self._chain.seal()
             connection.execute("COMMIT")
         except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
@@ -220,36 +233,33 @@ class Writer:
                 return error
             # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
             is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
-            if _is_in_log(error):
-                self._take_back()
+            if is_written and _is_in_log(error) and not self._take_back():
+                return _InDoubt(str(error) or repr(error))
             return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
         return self._remember() if is_sealed else None
 
-    def _take_back(self) -> None:
+    def _take_back(self) -> bool:
         """Put a commit that says nothing where one that failed lies in the log, or a start would take that for made.
 
-        Tried until it is there, or the end: who is told of the failure may sign something else for its nonce.
+        Tried until it is on disk, or the end (False): who is told of the failure may sign something else for its nonce.
         """
         connection = self._connection
         while True:
-            is_made = False
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 self._chain.repeat()
-                is_made = True
                 connection.execute("COMMIT")
-                break
-            except sqlite3.Error as error:
+            except Exception as error:  # of memory, say; the thread must live on
                 _roll_back(connection)
-                if is_made and _is_in_log(error):
-                    break
-                text = f"a commit that failed cannot be taken back: {error}"
+                text = f"a commit that failed cannot be taken back: {error!r}"
                 if text != self.failed:
                     log.error("journal commit is in doubt", extra={"error": text})
                 self.failed, self.is_stuck = text, True
                 if self._closing.wait(RETRY_SECONDS):
-                    return
-        self.is_stuck = False
+                    return False
+            else:
+                self.is_stuck = False
+                return True
 
     def _remember(self) -> JournalError | None:
         """Have the mark say what was committed, which nobody hears of before; tried until it does, or the end."""
@@ -278,6 +288,8 @@ class Writer:
 
 def _is_in_log(error: Exception) -> bool:
     """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
+    if isinstance(error, MemoryError):  # the index of the log grows after it is synced
+        return True
     name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
     return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
 
