@@ -13,8 +13,6 @@ import logging
 from libp2p.abc import IHost, INetStream
 from libp2p.custom_types import TProtocol
 from libp2p.io.exceptions import IOException
-from libp2p.network.connection.exceptions import RawConnError
-from libp2p.network.stream.exceptions import StreamError
 from libp2p.pubsub.pb import rpc_pb2
 
 from millrace.gossip.frames import FrameReader
@@ -44,7 +42,7 @@ class DirectMessages:
         self._streams += 1
         try:
             await self._read(stream)
-        except (StreamError, IOException, RawConnError):
+        except IOException:
             pass  # the connection ended
         except Exception as error:  # whatever a stranger sends ends his stream, not the process
             self.invalid += 1

@@ -21,8 +21,6 @@ from libp2p.abc import IHost, INetStream
 from libp2p.crypto.keys import PublicKey
 from libp2p.custom_types import TProtocol
 from libp2p.io.exceptions import IOException
-from libp2p.network.connection.exceptions import RawConnError
-from libp2p.network.stream.exceptions import StreamError
 from libp2p.peer.id import ID
 from libp2p.pubsub.gossipsub import PROTOCOL_ID, PROTOCOL_ID_V11, PROTOCOL_ID_V12, GossipSub
 from libp2p.pubsub.pb import rpc_pb2
@@ -45,9 +43,6 @@ _ENVELOPE_BYTES = 256
 _TOPIC_LENGTH = 256
 _BREATH = 32
 """Messages of one frame after which other tasks get their turn."""
-
-_ENDED = (StreamError, IOException, RawConnError)
-"""What reading, writing or closing a stream raises when it or its connection has ended."""
 
 Deliver = Callable[[str, bytes, str], None]
 
@@ -221,7 +216,7 @@ class Messages(Pubsub):
             if self.peer_queues.get(peer_id) is queue:
                 del self.peer_queues[peer_id]
             self._lost = self._lost.plus(queue.abandon())
-            with suppress(*_ENDED):
+            with suppress(IOException):
                 await stream.reset()
 
     async def flush(self) -> None:
@@ -249,8 +244,8 @@ class Messages(Pubsub):
                 rpc.ClearField("senderRecord")
                 await self._take(peer, rpc)
                 await trio.lowlevel.checkpoint()  # a piece of the stream has a hundred frames
-        except _ENDED:
-            pass  # the connection ended; the network tells the router
+        except IOException:
+            pass  # the stream or the connection ended; the network tells the router
         except Exception as error:  # whatever a stranger sends ends his stream, not the process
             self.invalid += 1
             log.info("a remote peer sent nonsense", extra={"remote": str(peer), "reason": repr(error)})

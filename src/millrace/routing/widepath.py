@@ -29,7 +29,6 @@ BUDGET = 400_000  # edges evaluated in one search
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
 NOBODY = -1  # no label
 
-
 AMOUNT, FEES, VALUE, TAKEN = range(4)  # columns of labels
 
 
@@ -61,7 +60,7 @@ class WideWork(NamedTuple):
 
 
 def make_wide_work(tokens: int, slots: int) -> WideWork:
-    """Scratch for nets of up to `tokens` tokens, with so many labels for each token."""
+    """Scratch for nets of `tokens` tokens, with so many labels for each token."""
     levels = MAX_HOPS + 1
     labels = levels * tokens * slots
     return WideWork(
