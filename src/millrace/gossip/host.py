@@ -10,6 +10,7 @@ from libp2p.abc import INetConn, INetStream, INetwork, INotifee
 from libp2p.crypto.keys import KeyPair
 from libp2p.crypto.x25519 import create_new_key_pair as new_noise_key
 from libp2p.host.basic_host import BasicHost
+from libp2p.io.trio import TrioTCPStream
 from libp2p.network.auto_connector import AutoConnector
 from libp2p.network.config import ConnectionConfig, RetryConfig
 from libp2p.network.swarm import Swarm
@@ -17,6 +18,7 @@ from libp2p.rcmgr import ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
 from libp2p.stream_muxer.yamux import yamux
+from libp2p.transport.tcp import tcp
 from multiaddr.multiaddr import Multiaddr
 
 MAX_CONNECTIONS = 300
@@ -28,6 +30,28 @@ MAX_CONNECTIONS = 300
 # again, the answer to a ping) comes behind these, and connections end by time-outs. A quarter of a megabyte is half a
 # second of messages, and each may be larger than that.
 yamux.MAX_WINDOW_SIZE = yamux.DEFAULT_WINDOW_SIZE
+
+
+class BufferedStream(TrioTCPStream):
+    """Takes what a socket has in one piece: the library asks it twice for each small message, for length and body."""
+
+    _PIECE = 64 * 1024
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        super().__init__(stream)
+        self._buffer = bytearray()
+
+    async def read(self, n: int | None = None) -> bytes:
+        """At most `n` bytes, none at the end; without a wait where there are some already."""
+        if not self._buffer and n != 0:
+            self._buffer += await super().read(self._PIECE)
+        piece = bytes(self._buffer[:n])
+        del self._buffer[:n]
+        return piece
+
+
+# The library makes the stream of a connection from this name.
+setattr(tcp, "TrioTCPStream", BufferedStream)  # noqa: B010
 
 
 def new_host(key: KeyPair, announce: tuple[str, ...] = ()) -> BasicHost:
