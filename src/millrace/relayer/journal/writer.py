@@ -114,7 +114,7 @@ class Writer:
     async def commit(self, *writes: Write) -> None:
         """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there.
 
-        Where that cannot be said of a failed change until the end, it never returns.
+        Where that cannot be said of a failed change until the end, whoever waits for it is cancelled.
         """
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
@@ -197,11 +197,7 @@ class Writer:
         pairs = list(zip(group, results, strict=True))
         self._kept = [change for change, result in pairs if change.done is None and isinstance(result, _DiskError)]
         self._over += len(group) - len(self._kept)
-        told = [
-            (change.done, result)
-            for change, result in pairs
-            if change.done is not None and not isinstance(result, _InDoubt)
-        ]
+        told = [(change.done, result) for change, result in pairs if change.done is not None]
         if told and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(_tell, told)
         self._on_commit()
@@ -333,5 +329,7 @@ def _tell(waiting: list[tuple[asyncio.Future[None], JournalError | None]]) -> No
             continue
         if error is None:
             done.set_result(None)
+        elif isinstance(error, _InDoubt):
+            done.cancel()
         else:
             done.set_exception(error)
