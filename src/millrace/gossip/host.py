@@ -17,19 +17,11 @@ from libp2p.network.swarm import Swarm
 from libp2p.rcmgr import ResourceManager
 from libp2p.security.noise.transport import PROTOCOL_ID as NOISE
 from libp2p.security.noise.transport import Transport as NoiseTransport
-from libp2p.stream_muxer.yamux import yamux
 from libp2p.transport.tcp import tcp
 from multiaddr.multiaddr import Multiaddr
 
 MAX_CONNECTIONS = 300
 """Beyond it connections are refused at once; trimming to the bound of the settings takes a moment."""
-
-
-# The library doubles a stream's window up to 16 MiB while updates take long to answer, which on a busy machine they do
-# because of what waits already: room for some 40,000 small messages a peer. What others need (that their window is open
-# again, the answer to a ping) comes behind these, and connections end by time-outs. A quarter of a megabyte is half a
-# second of messages, and each may be larger than that.
-yamux.MAX_WINDOW_SIZE = yamux.DEFAULT_WINDOW_SIZE
 
 
 class BufferedStream(TrioTCPStream):
