@@ -28,7 +28,7 @@ type tracer struct {
 	flows   *flows
 	waiting *pending
 	deliver func(topic string, data []byte, source peer.ID)
-	expel   func(peer.ID)
+	expel   func(who peer.ID, reason string)
 
 	mutex       sync.Mutex
 	subscribers map[string]map[peer.ID]struct{}
@@ -45,7 +45,8 @@ type tracer struct {
 }
 
 func newTracer(
-	own peer.ID, topics []string, flows *flows, waiting *pending, deliver func(string, []byte, peer.ID), expel func(peer.ID),
+	own peer.ID, topics []string, flows *flows, waiting *pending, deliver func(string, []byte, peer.ID),
+	expel func(who peer.ID, reason string),
 ) *tracer {
 	ours := make(map[string]bool)
 	for _, topic := range topics {
@@ -90,6 +91,10 @@ func (t *tracer) RejectMessage(msg *pubsub.Message, reason string) {
 	switch reason {
 	case pubsub.RejectValidationQueueFull, pubsub.RejectValidationThrottled:
 		t.total.DroppedValidation++
+	case pubsub.RejectInvalidSignature, pubsub.RejectMissingSignature:
+		// The others have been told not to send this message, true or not. No node passes on what it has not checked.
+		t.total.Invalid++
+		t.expel(msg.ReceivedFrom, reason)
 	default:
 		t.total.Invalid++
 	}
@@ -97,7 +102,7 @@ func (t *tracer) RejectMessage(msg *pubsub.Message, reason string) {
 
 func (t *tracer) SendRPC(rpc *pubsub.RPC, to peer.ID) {
 	if !t.flows.queued(to, rpc) {
-		t.expel(to)
+		t.expel(to, "takes too little") // the router's queues are bounded in frames alone
 	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -167,8 +172,8 @@ func (t *tracer) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	return nil
 }
 
-// withoutCopies leaves out copies of messages that wait to be checked, and, counted, what is too much to wait. Of topics that are not ours the router tells
-// nothing, so that those pass.
+// withoutCopies leaves out copies of messages that wait to be checked, and, counted, what is too much to wait. Of topics
+// that are not ours the router tells nothing: those pass.
 func (t *tracer) withoutCopies(messages []*pb.Message) []*pb.Message {
 	first := messages[:0]
 	for _, message := range messages {
