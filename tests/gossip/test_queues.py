@@ -46,7 +46,9 @@ def test_queue_of_a_peer_is_bounded_in_frames_and_bytes(steps: list[int | None])
                 if held:
                     taken = await queue.pop()
                     assert taken is not None
-                    assert taken.ByteSize() == held.pop(0)
+                    count = len(taken.publish)
+                    assert taken.ByteSize() == sum(held[:count])
+                    del held[:count]
                 continue
             rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=bytes(size))])
             fits = len(held) < 8 and (not held or sum(held) + rpc.ByteSize() <= 1000)
@@ -56,6 +58,56 @@ def test_queue_of_a_peer_is_bounded_in_frames_and_bytes(steps: list[int | None])
             assert len(queue) == len(held)
 
     trio.run(run)
+
+
+def numbered(number: int, size: int) -> rpc_pb2.RPC:
+    return rpc_pb2.RPC(publish=[rpc_pb2.Message(seqno=number.to_bytes(8, "big"), data=bytes(size))])
+
+
+@given(st.lists(st.one_of(st.integers(0, 1000), st.integers(20_000, 100_000)), max_size=20))
+def test_messages_that_wait_share_frames_in_their_order(sizes: list[int]) -> None:
+    """Every message leaves once and in order, and a frame of several is smaller than two full ones."""
+    queue = BoundedQueue(100, 2**30)
+    frames: list[rpc_pb2.RPC] = []
+
+    async def run() -> None:
+        for number, size in enumerate(sizes):
+            assert queue.push(numbered(number, size))
+        while len(queue):
+            frame = await queue.pop()
+            assert frame is not None
+            frames.append(frame)
+
+    trio.run(run)
+    assert [m.data for frame in frames for m in frame.publish] == [bytes(size) for size in sizes]
+    assert [int.from_bytes(m.seqno) for frame in frames for m in frame.publish] == list(range(len(sizes)))
+    assert all(len(frame.publish) == 1 or frame.ByteSize() < 2 * 65_536 for frame in frames)
+    if all(size <= 1000 for size in sizes):
+        assert len(frames) <= 1 + sum(sizes) // 60_000 + len(sizes) // 50
+
+
+def test_a_frame_takes_one_control_message_and_changes_none_that_others_wait_for() -> None:
+    """Nodes read ten ids of IDONTWANT a frame: these stay apart; and a message is shared by the queues of all peers."""
+    message = numbered(7, 10)
+    unwanted = rpc_pb2.ControlIDontWant(messageIDs=[b"id"])
+    control = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[unwanted]))
+    queues = [BoundedQueue(8, 1000), BoundedQueue(8, 1000)]
+
+    async def run() -> list[tuple[int, int]]:
+        taken = []
+        for queue in queues:
+            for rpc in (message, message, message):
+                assert queue.push(rpc)
+            for rpc in (control, control):
+                assert queue.push(rpc, priority=True)
+            while len(queue):
+                frame = await queue.pop()
+                assert frame is not None
+                taken.append((len(frame.control.idontwant), len(frame.publish)))
+        return taken
+
+    assert trio.run(run) == [(1, 0), (1, 0), (0, 3)] * 2
+    assert (message, control) == (numbered(7, 10), rpc_pb2.RPC(control=rpc_pb2.ControlMessage(idontwant=[unwanted])))
 
 
 @given(st.lists(st.sampled_from(["message", "control", "take"]), max_size=60))
@@ -71,14 +123,16 @@ def test_no_frame_disappears_uncounted(steps: list[str]) -> None:
                 if len(queue):
                     rpc = await queue.pop()
                     assert rpc is not None
-                    taken = taken.plus(Lost.of(rpc))
+                    taken = taken.plus(Lost(len(rpc.publish), len(rpc.control.graft)))
                 continue
-            rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=b"x")] if step == "message" else [])
+            rpc = rpc_pb2.RPC(publish=[rpc_pb2.Message(data=b"x")])
+            if step == "control":
+                rpc = rpc_pb2.RPC(control=rpc_pb2.ControlMessage(graft=[rpc_pb2.ControlGraft(topicID="t")]))
             pushed = pushed.plus(Lost.of(rpc))
             queue.push(rpc)
 
     trio.run(run)
     # What was taken last is not known to be written: nobody came back for more.
-    unwritten = Lost.of(queue._writing) if queue._writing is not None else Lost()
+    unwritten = queue._writing
     assert queue.abandon().plus(taken) == pushed.plus(unwritten)
     assert not queue.push(rpc_pb2.RPC())

@@ -380,7 +380,7 @@ def test_what_a_failed_stream_did_not_take_is_counted(written: int) -> None:
     queue = node.meet(peer, TOPIC)
     stream = Sink(peer, written)
     for _ in range(5):
-        node.messages.publish_signed(TOPIC, b"x")
+        node.messages.publish_signed(TOPIC, bytes(65_536))  # a frame for each: no other has room in it
     queue.push(rpc_pb2.RPC(control=rpc_pb2.ControlMessage()))
     trio.run(node.messages.handle_sending_messages, peer, stream, queue)
     assert node.messages.lost == Lost(5 - written, 1)

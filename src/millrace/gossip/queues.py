@@ -14,6 +14,8 @@ from millrace.gossip.settings import MAX_FRAME_BYTES
 
 SEEN_SECONDS = 600.0
 SEEN_ENTRIES = 262_144
+_FULL_BYTES = 65_536
+"""From here on a frame takes no more: what one encrypted piece of a connection holds (noise: 65,535 bytes)."""
 
 
 class SeenCache(LastSeenCache):
@@ -82,9 +84,12 @@ class BoundedQueue(RpcQueue):
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._bytes = 0
+        self._large = 0
+        """Frames that wait and are full by themselves."""
         self._waiting = Lost()
         """What would be lost of what waits."""
-        self._writing: rpc_pb2.RPC | None = None
+        self._writing = Lost()
+        """What would be lost of what is being written."""
 
     def has_room(self, size: int) -> bool:
         """Whether a frame of `size` bytes would be taken."""
@@ -98,30 +103,48 @@ class BoundedQueue(RpcQueue):
             self.lost = self.lost.plus(Lost.of(rpc))
             return False
         self._bytes += size
+        self._large += size >= _FULL_BYTES
         self._waiting = self._waiting.plus(Lost.of(rpc))
         if self.idle.is_set():
             self.idle = trio.Event()
         return True
 
     async def pop(self) -> rpc_pb2.RPC | None:
-        self._writing = None  # the writer is back for more: it has written the last one
+        """The next frame; while none that waits is large, messages are put together until it is full.
+
+        Each frame is encoded, encrypted and written by itself: a writer that is late for want of CPU catches up so.
+        """
+        self._writing = Lost()  # the writer is back for more: it has written the last one
         if len(self) == 0:
             self.idle.set()
-        rpc = await super().pop()
-        if rpc is not None:
-            self._bytes -= rpc.ByteSize()
-            self._waiting = self._waiting.less(Lost.of(rpc))
-            self._writing = rpc
-        return rpc
+        first = await super().pop()
+        if first is None:
+            return None
+        size = self._take(first)
+        if len(self) == 0 or self._large or size >= _FULL_BYTES:
+            return first
+        frame = rpc_pb2.RPC()
+        frame.CopyFrom(first)  # it may wait for other peers, too
+        while len(self) and size < _FULL_BYTES and not frame.HasField("control"):
+            more = await super().pop()
+            assert more is not None
+            size += self._take(more)
+            frame.MergeFrom(more)
+        return frame
+
+    def _take(self, rpc: rpc_pb2.RPC) -> int:
+        size = rpc.ByteSize()
+        self._bytes -= size
+        self._large -= size >= _FULL_BYTES
+        self._waiting = self._waiting.less(Lost.of(rpc))
+        self._writing = self._writing.plus(Lost.of(rpc))
+        return size
 
     def abandon(self) -> Lost:
         """Nobody writes any more: all that was ever lost, what still waits and what was being written included."""
         self.close()
-        if self._writing is not None:
-            self.lost = self.lost.plus(Lost.of(self._writing))
-            self._writing = None
-        self.lost = self.lost.plus(self._waiting)
-        self._waiting = Lost()
-        self._bytes = 0
+        self.lost = self.lost.plus(self._writing).plus(self._waiting)
+        self._writing = self._waiting = Lost()
+        self._bytes = self._large = 0
         self.idle.set()
         return self.lost
