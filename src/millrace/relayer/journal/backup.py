@@ -23,6 +23,7 @@ from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
+from millrace.relayer.journal.reading import read_only
 from millrace.runtime import files
 
 MANIFEST = "manifest"
@@ -172,7 +173,7 @@ def _is_database(path: Path) -> bool:
 def _snapshot(source: Path, target: Path) -> None:
     """All in one step: in several it would begin anew with each commit of the relayer, and never end under load."""
     _make_folder(target.parent)
-    with contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=5.0)) as reader:
+    with contextlib.closing(read_only(source)) as reader:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as writer:
             reader.backup(writer)

@@ -11,6 +11,7 @@ come many thousand times a second are told by who writes them, which takes a fif
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 import time
@@ -20,6 +21,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
+
+log = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chain (
@@ -138,6 +141,19 @@ class Chain:
         _write(self._connection, self._writer, self.link._replace(sequence=-1))
         _write(self._connection, self._writer, self.link)
 
+    def take_back(self) -> None:
+        """Put a commit that says nothing where one that failed may lie in the log, or a start would take that for made.
+
+        Raises `sqlite3.Error`, or whatever else prevents it: then it is not done.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self.repeat()
+            self._connection.execute("COMMIT")
+        except BaseException:
+            roll_back(self._connection)
+            raise
+
     def _noted(self) -> int:
         delta = 0
         for sign, contents in self._connection.execute(
@@ -171,6 +187,23 @@ def sum_of(contents: Iterable[bytes], writer: str) -> int:
 
 
 _rows = msgspec.json.Decoder(list[list[str | int | None]]).decode
+
+
+def may_be_in_log(error: Exception) -> bool:
+    """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
+    if isinstance(error, MemoryError):  # the index of the log grows after it is synced
+        return True
+    name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
+    return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo an unfinished change; some failures of the disk have done so already, or prevent even that for now."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        log.error("journal rollback failed", extra={"error": str(error)})
 
 
 def last(connection: sqlite3.Connection, writer: str) -> Link | None:

@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
+from millrace.relayer.journal.reading import read_only
 
 FILE = "identity"
 JOURNAL = "journal.sqlite"
@@ -99,7 +100,7 @@ def owner_of(data_dir: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+        with contextlib.closing(read_only(path)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 return None
             found = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()

@@ -23,6 +23,7 @@ from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
 from millrace.relayer.journal.mark import NOTHING, Mark
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.rules.policy import Budget, Quotas
 from millrace.runtime.clocks import UnhurriedClock
 
@@ -144,7 +145,7 @@ def _last_reservation(data_dir: Path) -> int:
     if not path.exists():
         return 0
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+        with contextlib.closing(read_only(path)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
                 return 0
             found = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()

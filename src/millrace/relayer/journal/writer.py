@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from millrace.relayer.journal.chain import Chain
+from millrace.relayer.journal.chain import Chain, may_be_in_log, roll_back
 from millrace.relayer.journal.mark import Mark
 
 log = logging.getLogger(__name__)
@@ -224,29 +224,25 @@ class Writer:
             is_sealed = self._chain.seal()
             connection.execute("COMMIT")
         except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
-            _roll_back(connection)
+            roll_back(connection)
             if isinstance(error, NonceTaken):
                 return error
             # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
             is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
-            if is_written and _is_in_log(error) and not self._take_back():
+            if is_written and may_be_in_log(error) and not self._take_back():
                 return _InDoubt(str(error) or repr(error))
             return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
         return self._remember() if is_sealed else None
 
     def _take_back(self) -> bool:
-        """Put a commit that says nothing where one that failed lies in the log, or a start would take that for made.
+        """Take a commit that failed out of the log; whether that is on disk.
 
-        Tried until it is on disk, or the end (False): who is told of the failure may sign something else for its nonce.
+        Tried until it is, or the end: who is told of the failure may sign something else for its nonce.
         """
-        connection = self._connection
         while True:
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                self._chain.repeat()
-                connection.execute("COMMIT")
+                self._chain.take_back()
             except Exception as error:  # of memory, say; the thread must live on
-                _roll_back(connection)
                 text = f"a commit that failed cannot be taken back: {error!r}"
                 if text != self.failed:
                     log.error("journal commit is in doubt", extra={"error": text})
@@ -282,14 +278,6 @@ class Writer:
         self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
 
 
-def _is_in_log(error: Exception) -> bool:
-    """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
-    if isinstance(error, MemoryError):  # the index of the log grows after it is synced
-        return True
-    name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
-    return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
-
-
 def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
     """Make changes in their order, as far as it matters."""
     gathered: dict[str, tuple[Callable[[sqlite3.Connection, list[Any]], object], list[Any]]] = {}
@@ -312,15 +300,6 @@ def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
             there = gathered[write.table] = (write.write, [])
         there[1].extend(write.rows)
     put()
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """Undo an unfinished change; some failures of the disk have done so already, or prevent even that for now."""
-    try:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    except sqlite3.Error as error:
-        log.error("journal rollback failed", extra={"error": str(error)})
 
 
 def _tell(waiting: list[tuple[asyncio.Future[None], JournalError | None]]) -> None:

@@ -31,6 +31,7 @@ from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer.journal import chain, memory
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.memory import MemoryLost
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -198,7 +199,7 @@ class Vault:
         A file that is put in its place is met by a new connection, which compares it with the mark.
         """
         if self._journal is None:
-            connection = memory.read_only(self._journal_path)
+            connection = read_only(self._journal_path)
             try:
                 memory.still_holds(connection, self._mark)
             except BaseException:
