@@ -14,7 +14,8 @@ import pytest
 from relayer_damage import charge, contents, make, row
 from relayer_support import killed_now, start, submit, transfer, wallet, with_identity
 
-from millrace.relayer.journal import chain, identity, journal, memory, programmes
+from millrace.relayer.journal import backup, chain, identity, journal, memory, programmes
+from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.identity import Identity, State
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
@@ -92,6 +93,58 @@ async def test_a_folder_of_an_earlier_version_is_taken_over(tmp_path: Path) -> N
     shutil.copy(tmp_path / "copy" / "journal.sqlite", old)
     with pytest.raises(JournalError, match="of a time before its mark"):
         Journal(old / "journal.sqlite").open()
+
+
+async def test_a_folder_is_had_by_one_whatever_is_deleted(tmp_path: Path) -> None:
+    """A second process is refused, also where somebody removed the file that is locked."""
+    path = with_identity(tmp_path) / "journal.sqlite"
+    first = opened(path)
+    for removed in (False, True):
+        if removed:
+            (tmp_path / "lock").unlink()
+        with pytest.raises(JournalError, match="in use"):
+            Journal(path).open()
+        with pytest.raises(BackupError, match="in use"), backup.stopped(tmp_path):
+            pass
+    await first.append([row(0)])
+    await first.close()
+    await opened(path).close()
+
+
+async def test_one_database_in_two_folders(tmp_path: Path) -> None:
+    """Where a link leads two folders to one file the first is refused once the other has written; nothing is damaged."""
+    first, second, place = with_identity(tmp_path / "first"), tmp_path / "second", tmp_path / "place"
+    place.mkdir()
+    (first / "journal.sqlite").symlink_to(place / "journal.sqlite")
+    one = opened(first / "journal.sqlite")
+    await one.append([row(0)])
+    shutil.copytree(first, second, symlinks=True)
+    two = opened(second / "journal.sqlite")
+    await two.append([row(1)])
+    with pytest.raises(JournalError, match="another process"):
+        await one.append([row(2)])
+    with pytest.raises(NonceTaken):
+        await two.append([row(0, b"other")])
+    await one.close()
+    await two.close()
+    again = opened(second / "journal.sqlite")
+    assert again.read("SELECT nonce FROM submissions ORDER BY nonce") == [(0,), (1,)]
+    await again.append([row(3)])
+    await again.close()
+    with pytest.raises(JournalError, match="the mark is an older copy"):
+        Journal(first / "journal.sqlite").open()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%41b", "a b"])
+async def test_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    """What means something in the address of a file means nothing in a folder's name."""
+    path = with_identity(tmp_path / name) / "journal.sqlite"
+    for nonce in range(2):
+        made = opened(path)
+        await made.append([row(nonce)])
+        await made.close()
+    backup.backup(path.parent, tmp_path / f"{name} backup")
+    assert contents(tmp_path / f"{name} backup") == contents(path.parent)
 
 
 async def test_what_a_safe_start_accepts(tmp_path: Path) -> None:

@@ -343,6 +343,19 @@ async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tu
     assert seen[0] == seen[1]
 
 
+async def test_a_journal_that_another_process_writes_is_left_alone(disk: Disk) -> None:
+    """Whoever finds a link that is not its own last one writes nothing more, keeps what nobody waits for, and says why."""
+    await disk.writer.commit(word("ours"))
+    disk._other.execute("UPDATE chain SET sequence = sequence + 1")
+    before = disk.mark.read()
+    disk.writer.change(word("kept"))
+    for _ in range(2):
+        with pytest.raises(JournalError, match="another process"):
+            await disk.writer.commit(word("refused"))
+    assert disk.writer.failed is not None and disk.writer.waiting == 1
+    assert disk.words() == ["ours"] and disk.mark.read() == before
+
+
 DOUBTFUL = """
 import asyncio, ctypes, errno, os, platform, struct, sys
 from pathlib import Path

@@ -7,7 +7,6 @@ SQLite's own backup takes a snapshot while others write; all other files are cop
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
@@ -27,7 +27,6 @@ from millrace.relayer.journal.reading import read_only
 from millrace.runtime import files
 
 MANIFEST = "manifest"
-LOCK = "lock"
 _SQLITE_HEAD = b"SQLite format 3\0"
 _ENDINGS = ("-wal", "-shm", "-journal", ".new")
 """Of files whose content is in their database's snapshot, or that were never finished."""
@@ -234,12 +233,14 @@ def _alone(data_dir: Path) -> Iterator[None]:
     """The lock that a running relayer has."""
     if not data_dir.is_dir():
         raise BackupError(f"{data_dir} is not there")
-    with (data_dir / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BackupError(f"{data_dir} is in use by a relayer: stop it first") from None
+    lock = FolderLock()
+    try:
+        lock.take(data_dir)
         yield
+    except BlockingIOError:
+        raise BackupError(f"{data_dir} is in use by a relayer: stop it first") from None
+    finally:
+        lock.give_back()
 
 
 @contextlib.contextmanager

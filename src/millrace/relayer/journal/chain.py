@@ -48,6 +48,13 @@ class ChainError(Exception):
     """The journal does not hold what it held; the text says in what."""
 
 
+class Overtaken(sqlite3.OperationalError):
+    """Somebody else wrote a link since ours: what we would write next is not what is there."""
+
+    sqlite_errorname = "SQLITE_BUSY_SNAPSHOT"
+    """What SQLite itself says of a change that is based on an older state."""
+
+
 class Link(NamedTuple):
     """What one commit left behind."""
 
@@ -128,7 +135,7 @@ class Chain:
         if not connection.told and not delta:
             return False
         self._next = _next(self.link, delta, self._writer)
-        _write(connection, self._writer, self._next)
+        _write(connection, self._writer, self._next, self.link.sequence)
         return True
 
     def committed(self) -> Link:
@@ -138,8 +145,8 @@ class Chain:
 
     def repeat(self) -> None:
         """Write the link of the last commit once more: SQLite writes no page in which nothing was changed."""
-        _write(self._connection, self._writer, self.link._replace(sequence=-1))
-        _write(self._connection, self._writer, self.link)
+        _write(self._connection, self._writer, self.link._replace(sequence=-1), self.link.sequence)
+        _write(self._connection, self._writer, self.link, -1)
 
     def take_back(self) -> None:
         """Put a commit that says nothing where one that failed may lie in the log, or a start would take that for made.
@@ -268,7 +275,7 @@ def schema_sum(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: st
 def extend(connection: sqlite3.Connection, writer: str, link: Link, delta: int) -> Link:
     """One more link for a change that no `Chain` saw, as part of a transaction."""
     following = _next(link, delta, writer)
-    _write(connection, writer, following)
+    _write(connection, writer, following, link.sequence)
     return following
 
 
@@ -279,11 +286,16 @@ def _next(link: Link, delta: int, writer: str) -> Link:
     return Link(sequence, head.digest(), link.head, total)
 
 
-def _write(connection: sqlite3.Connection, writer: str, link: Link) -> None:
-    connection.execute(
-        "UPDATE chain SET sequence = ?, head = ?, before = ?, total = ? WHERE writer = ?",
-        (link.sequence, link.head, link.before, link.total.to_bytes(32), writer),
+def _write(connection: sqlite3.Connection, writer: str, link: Link, there: int) -> None:
+    """Put a link in the place of the one with the number that is `there`. Raises `Overtaken`."""
+    changed = connection.execute(
+        "UPDATE chain SET sequence = ?, head = ?, before = ?, total = ? WHERE writer = ? AND sequence = ?",
+        (link.sequence, link.head, link.before, link.total.to_bytes(32), writer, there),
     )
+    if changed.rowcount != 1:
+        raise Overtaken(
+            "another process writes this journal, too (through a link, or a copy of its folder): stop both, and start one"
+        )
 
 
 def _total(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: str, progress: Callable[[int], None]) -> int:

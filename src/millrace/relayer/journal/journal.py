@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import logging
 import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes, programmes
 from millrace.relayer.journal import submissions as rows
+from millrace.relayer.journal.alone import FolderLock
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
@@ -62,7 +62,7 @@ class Journal:
         self._reader: sqlite3.Connection | None = None
         self._writer: Writer | None = None
         self._checkpoints: Checkpoints | None = None
-        self._lock: IO[str] | None = None
+        self._lock = FolderLock()
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
         self._commits = 0
@@ -94,10 +94,10 @@ class Journal:
                 identity.write(self.path.parent, identity.started(owner))
             self._reader = _connect(self.path)
         except memory.MemoryLost as error:
-            self._give_lock_back()
+            self._lock.give_back()
             raise JournalError(f"{self.path}: {error}") from error
         except (OSError, sqlite3.Error) as error:
-            self._give_lock_back()
+            self._lock.give_back()
             raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
         self._checkpoints = Checkpoints(lambda: _connect(self.path), lambda: self.records)
         self._checkpoints.start()
@@ -114,21 +114,14 @@ class Journal:
             self._reader.close()
         if self._mark is not None:
             self._mark.close()
-        self._give_lock_back()
+        self._lock.give_back()
 
     def _take_lock(self) -> None:
         """Two relayers with one journal would each think the whole budget its own. Ends with the process."""
-        self._lock = self.path.with_name("lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock.take(self.path.parent)
         except BlockingIOError:
-            self._give_lock_back()
             raise JournalError(f"{self.path.parent} is in use by another relayer: stop it or choose another") from None
-
-    def _give_lock_back(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
     # ---- writing
 
