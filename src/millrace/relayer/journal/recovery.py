@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import claims, identity, memory
+from millrace.relayer.journal import claims, identity, memory, set_backs
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
@@ -55,6 +55,8 @@ class Recovery(msgspec.Struct, frozen=True):
     """What is signed is at least so many nonces beyond the account's when its sender comes for the first time."""
     charges: bool
     """Whether the most that may have been spent meanwhile counts in the budgets."""
+    set_back_ms: int = 0
+    """By how much their clock was set back meanwhile, as far as is known: for so much longer they were in use."""
 
 
 def bound(quotas: Quotas, max_nonce_gap: int) -> int:
@@ -78,15 +80,16 @@ def prepare(
 ) -> Recovery:
     """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
     remembered = store.remembered(keys).values()
-    now = time.time_ns() // 1_000_000
+    now, known_ms = time.time_ns() // 1_000_000, _last_reservation(data_dir)
     return Recovery(
         epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
         made_ms=now,
-        known_ms=_last_reservation(data_dir),
-        held_ms=max((held.held_ms for held in remembered), default=now),
+        known_ms=known_ms,
+        held_ms=max((held.used_ms or held.held_ms for held in remembered), default=now),
         until_ms=now + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
+        set_back_ms=max((held.set_back_ms for held in remembered if held.set_back_at_ms >= known_ms), default=0),
     )
 
 
@@ -99,8 +102,7 @@ def make(
     again: until its identity is written, last, the folder does not start.
     """
     ours = _identity(data_dir)
-    mine = Held(ours.id, plan.epoch, 0, place)
-    store.take(keys, mine, force=True)
+    mine = set_backs.take(store, keys, Held(ours.id, plan.epoch, 0, place), force=True)
     try:
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
@@ -253,10 +255,7 @@ class SafeStart:
         recovery = self.recovery
         if recovery is None or not recovery.charges:
             return []
-        gap = min(recovery.held_ms - recovery.known_ms, DAY_MS)  # nothing counts for longer
-        if gap < -MINUTE_MS:  # more than what is reserved between two looks at the clock: it was set back meanwhile
-            gap = DAY_MS
-        gap = max(0, gap)
+        gap = unknown_ms(recovery)
         most = min(
             budget.per_minute * (gap // MINUTE_MS + 1),
             budget.per_hour * (gap // HOUR_MS + 1),
@@ -264,6 +263,14 @@ class SafeStart:
         )
         at = min(recovery.held_ms, recovery.made_ms + DAY_MS)  # or a clock that was years ahead would count for years
         return [Spent(key, b"", b"recovery" + key, at, most, most) for key in keys]
+
+
+def unknown_ms(recovery: Recovery) -> int:
+    """For how long at most keys were used without our knowing what for."""
+    gap = recovery.held_ms + recovery.set_back_ms - recovery.known_ms
+    if gap < -MINUTE_MS:  # more than what is reserved between two looks at the clock: it was set back meanwhile
+        return DAY_MS
+    return max(0, min(gap, DAY_MS))  # nothing counts for longer
 
 
 def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:
