@@ -173,7 +173,7 @@ def _told(plan: Recovery, keys: int) -> Iterator[str]:
     known = f"after {when(plan.known_ms)}" if plan.known_ms else "ever"
     yield f"Missing: whatever was signed with the {keys} keys {known}; they were last held {when(plan.held_ms)}."
     if plan.set_back_ms:
-        yield f"Their clock was set back by {plan.set_back_ms / 1000:.0f} s meanwhile: they were in use for so much longer."
+        yield f"Their clock was set back by {plan.set_back_ms // 1000} s meanwhile: they were in use so much longer."
     yield f"Nothing is signed before {when(plan.until_ms)}."
     if plan.ahead:
         yield f"Then a sender's first {plan.ahead} nonces, counted from its account's when it comes, are refused,"

@@ -15,6 +15,7 @@ from relayer_damage import charge, contents, make, row
 from relayer_support import killed_now, start, submit, transfer, wallet, with_identity
 
 from millrace.relayer.journal import backup, chain, identity, journal, memory, programmes
+from millrace.relayer.journal.advice import advice
 from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.identity import Identity, State
 from millrace.relayer.journal.journal import Journal
@@ -112,7 +113,7 @@ async def test_a_folder_is_had_by_one_whatever_is_deleted(tmp_path: Path) -> Non
 
 
 async def test_one_database_in_two_folders(tmp_path: Path) -> None:
-    """Where a link leads two folders to one file the first is refused once the other has written; nothing is damaged."""
+    """Where a link leads two folders to one file the first may not write once the other has; nothing is damaged."""
     first, second, place = with_identity(tmp_path / "first"), tmp_path / "second", tmp_path / "place"
     place.mkdir()
     (first / "journal.sqlite").symlink_to(place / "journal.sqlite")
@@ -207,8 +208,8 @@ def test_row_48_a_full_disk_is_no_reason_to_lose_the_journal(name: str) -> None:
     error: Any = OSError(getattr(errno, name), "x") if name.startswith("E") else sqlite3.OperationalError("x")
     if not name.startswith("E"):
         error.sqlite_errorname = name
-    advice = journal._advice(error)
-    assert "room" in advice and "where they are" in advice and "restore" not in advice
+    text = advice(error)
+    assert "room" in text and "where they are" in text and "restore" not in text
 
 
 START = """

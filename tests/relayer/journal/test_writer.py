@@ -344,7 +344,7 @@ async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tu
 
 
 async def test_a_journal_that_another_process_writes_is_left_alone(disk: Disk) -> None:
-    """Whoever finds a link that is not its own last one writes nothing more, keeps what nobody waits for, and says why."""
+    """Whoever finds a link that is not its own last one writes no more, keeps what nobody waits for, and says why."""
     await disk.writer.commit(word("ours"))
     disk._other.execute("UPDATE chain SET sequence = sequence + 1")
     before = disk.mark.read()

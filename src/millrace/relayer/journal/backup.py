@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
@@ -248,7 +249,7 @@ def _told() -> Iterator[None]:
     """Errors of disk, database and identity in words of ours."""
     try:
         yield
-    except (IdentityError, sqlite3.Error) as error:
+    except IdentityError as error:
         raise BackupError(str(error)) from error
-    except OSError as error:
-        raise BackupError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise BackupError(told(error)) from error

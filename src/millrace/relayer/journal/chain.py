@@ -294,7 +294,7 @@ def _write(connection: sqlite3.Connection, writer: str, link: Link, there: int) 
     )
     if changed.rowcount != 1:
         raise Overtaken(
-            "another process writes this journal, too (through a link, or a copy of its folder): stop both, and start one"
+            "another process writes this journal, too (by a link, or a copy of its folder): stop both, and start one"
         )
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from millrace.chain import address
 from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.reading import read_only
 from millrace.runtime import files
@@ -104,7 +105,7 @@ def export(data_dir: Path, file: Path, chain_id: str) -> int:
     except identity.IdentityError as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
-        raise ClaimsError(f"{error}") from None
+        raise ClaimsError(told(error)) from None
     return count
 
 
@@ -144,7 +145,7 @@ def import_(data_dir: Path, file: Path, chain_id: str, mark_path: str = "") -> i
     except (identity.IdentityError, memory.MemoryLost, memory.InDoubt) as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
-        raise ClaimsError(f"{error}") from None
+        raise ClaimsError(told(error)) from None
     return count
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import sqlite3
 import time
@@ -20,6 +19,7 @@ from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes, programmes
 from millrace.relayer.journal import submissions as rows
+from millrace.relayer.journal.advice import WHAT_TO_DO, advice
 from millrace.relayer.journal.alone import FolderLock
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
@@ -27,7 +27,7 @@ from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Cosigned, Record
-from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
+from millrace.relayer.journal.versions import bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class Journal:
             raise JournalError(f"{self.path}: {error}") from error
         except (OSError, sqlite3.Error) as error:
             self._lock.give_back()
-            raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
+            raise JournalError(f"{self.path}: {error}. {advice(error)}") from error
         self._checkpoints = Checkpoints(lambda: _connect(self.path), lambda: self.records)
         self._checkpoints.start()
         kept = Chain(connection, memory.KINDS, owner.id, link)
@@ -512,7 +512,7 @@ def transaction_of(record: Record) -> Transaction:
     except TransactionError as error:
         raise JournalError(
             f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}). "
-            f"{memory.WHAT_TO_DO}"
+            f"{WHAT_TO_DO}"
         ) from None
 
 
@@ -548,22 +548,6 @@ def _unwatched(connection: sqlite3.Connection, owner: identity.Identity) -> int:
     """The sum over what bringing a file up to date changes: tables, and the version in `meta`."""
     rows = connection.execute(memory.META.query).fetchall()
     return chain.schema_sum(connection, memory.KINDS, owner.id) + chain.sum_of(map(chain.content, rows), owner.id)
-
-
-def _advice(error: Exception) -> str:
-    """What its operator can do about a file that cannot be opened or read. To lose it is to forget what was signed."""
-    name = getattr(error, "sqlite_errorname", "")
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or name in _NO_ROOM:
-        return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
-    if isinstance(error, UnknownVersion):
-        return "Start the version of millrace that wrote it, or a later one"
-    if isinstance(error, OSError) or name in _NOT_OURS:
-        return "Let this user write the file and its folder"
-    return memory.WHAT_TO_DO
-
-
-_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
-_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM")
 
 
 def _connect(path: Path, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

@@ -194,7 +194,7 @@ class FileLeases:
         except NotWhole as error:
             raise LeaseError(
                 f"{error}: who used {address.encode(key)} last is not known. If it was this folder, and it was not put "
-                f"back from a copy since, delete {path}; else delete it and make a safe start (`millrace relayer recover`)"
+                f"back from a copy since, delete {path}; else do so and make a safe start (`millrace relayer recover`)"
             ) from None
 
     def _write(self, key: bytes, mine: Held) -> None:

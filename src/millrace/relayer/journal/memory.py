@@ -17,6 +17,7 @@ from pathlib import Path
 
 from millrace.chain import address
 from millrace.relayer.journal import audit, chain, outcomes, programmes, submissions
+from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
@@ -40,11 +41,6 @@ none, as it names a transaction by its hash, and its operator sees that its fee 
 
 TRIES, TRY_SECONDS = 10, 0.5
 """How often a command tries what may not be left half done; a running relayer tries until its end."""
-
-WHAT_TO_DO = (
-    "Put back what belongs there, the whole folder as it was last; or restore a backup into an empty folder "
-    "(`millrace relayer restore`), or make a safe start with what is here (`millrace relayer recover`)"
-)
 
 
 class MemoryLost(Exception):
@@ -192,7 +188,8 @@ def _again(work: Callable[[], None], doubt: str) -> None:
     """Do what has to be done, as often as a command may take. Raises `InDoubt`."""
     for left in reversed(range(TRIES)):
         try:
-            return work()
+            work()
+            break
         except Exception as error:  # of memory, say
             if not left:
                 raise InDoubt(

@@ -13,7 +13,9 @@ from millrace.runtime.settings import Secret
 
 _CLOCK = "used_ms", "set_back_ms", "set_back_at_ms"
 """What earlier versions had no columns for."""
-_COLUMNS = f"key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms, {', '.join(_CLOCK)}"
+_COLUMNS = (
+    f"key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms, {', '.join(_CLOCK)}"
+)
 _LEFT = "extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left"
 _HELD = (
     "held_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => $6), "

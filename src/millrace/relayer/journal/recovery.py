@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.relayer.journal import claims, identity, memory, set_backs
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
@@ -31,6 +32,7 @@ FILE = "recovery"
 MAX_NOTING = 256
 """First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
 looked up again in some 2 ms."""
+_DAMAGED = "Restore a backup, or begin with an empty folder"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
@@ -122,7 +124,7 @@ def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
             memory.accept(journal, mark, ours)
             return True
     except sqlite3.Error as error:
-        raise RecoveryError(f"{journal}: {error}; restore a backup, or begin with an empty folder") from None
+        raise RecoveryError(told(error, journal, _DAMAGED)) from None
     mark.make(NOTHING)
     return False
 
@@ -152,7 +154,7 @@ def _last_reservation(data_dir: Path) -> int:
                 return 0
             found = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()
     except sqlite3.Error as error:
-        raise RecoveryError(f"{path}: {error}; restore a backup, or begin with an empty folder") from None
+        raise RecoveryError(told(error, path, _DAMAGED)) from None
     return int(found[0]) if found else 0
 
 
