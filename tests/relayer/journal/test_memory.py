@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from relayer_damage import charge, contents, make, row
 from relayer_support import killed_now, start, submit, transfer, wallet, with_identity
 
-from millrace.relayer.journal import backup, chain, identity, journal, memory, programmes
+from millrace.relayer.journal import backup, chain, identity, journal, memory, programmes, writer
 from millrace.relayer.journal.advice import advice
 from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.identity import Identity, State
@@ -271,6 +274,29 @@ async def test_row_53_a_whole_relayer(world: Any, harm: str) -> None:
     with pytest.raises(JournalError, match="millrace relayer re") as error:
         await start(world, mark_path=str(mark))
     assert str(live / "journal.sqlite") in str(error.value) and "move" not in str(error.value)
+
+
+async def test_row_48_a_whole_relayer_whose_disk_hangs(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not ready, and says so to whoever comes; what was asked before has its answer once the disk answers."""
+    monkeypatch.setattr(writer, "HANG_SECONDS", 0.2)
+    await start(world)
+    answers, really = threading.Event(), Mark.write
+    monkeypatch.setattr(Mark, "write", lambda mark, link: (answers.wait(), really(mark, link)))
+    try:
+        waiting = asyncio.create_task(submit(world, transfer(ALICE, 0)))
+        async with asyncio.timeout(20), aiohttp.ClientSession(world.http) as http:
+            while True:
+                async with http.get("/ready") as answer:
+                    if answer.status == 503:
+                        break
+                await asyncio.sleep(0.01)
+            assert await submit(world, transfer(wallet(1, 1), 0)) == ["not ready"]
+            async with http.get("/health") as answer:
+                assert "not answered" in (await answer.json())["journal"]
+        assert not waiting.done()
+    finally:
+        answers.set()
+    assert await waiting == ["ok"]
 
 
 async def test_row_53_a_whole_relayer_that_was_killed(world: Any) -> None:

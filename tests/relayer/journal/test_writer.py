@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,23 @@ async def test_closing_while_the_mark_cannot_be_written(disk: Disk, monkeypatch:
     with pytest.raises(JournalError, match="mark"):
         await waiting
     assert chain.sequence(disk._other, WRITER) == disk.mark.read().sequence + 1
+
+
+async def test_row_48_while_the_disk_hangs_nothing_new_is_taken(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it goes on waiting, and is made once it answers; whoever comes later is told at once."""
+    monkeypatch.setattr(writer_module, "HANG_SECONDS", 0.05)
+    answers, really = threading.Event(), disk.mark.write
+    monkeypatch.setattr(disk.mark, "write", lambda link: (answers.wait(), really(link)))
+    waiting = asyncio.create_task(disk.writer.commit(word("a")))
+    await disk.until(lambda: disk.writer.failed is not None)
+    with pytest.raises(JournalError, match="not answered"):
+        await disk.writer.commit(word("b"))
+    assert not waiting.done() and disk.writer.waiting == 1
+    answers.set()
+    await waiting
+    await disk.until(lambda: disk.writer.failed is None)
+    await disk.writer.commit(word("c"))
+    assert disk.words() == ["a", "c"]
 
 
 async def test_one_write_of_the_mark_for_a_group(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 20_000
 RETRY_SECONDS = 0.5
+HANG_SECONDS = 5.0
+"""A disk that answers so late hangs, busy or not, and whoever asks is told so; what waits for it already goes on waiting."""
 LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
@@ -97,8 +99,10 @@ class Writer:
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._over = 0
         """Changes asked for, and those that are written or given up; the latter belongs to the thread."""
-        self.failed: str | None = None
+        self._failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
+        self._began: float | None = None
+        """Since when, by the loop's clock, the thread has been at what it writes now."""
         self.is_stuck = False
         """Whether something was committed that the mark does not say yet, or failed and may be found by a start."""
         self._closing = threading.Event()
@@ -111,6 +115,14 @@ class Writer:
         """Changes not yet on disk."""
         return self._made - self._over
 
+    @property
+    def failed(self) -> str | None:
+        """Why nothing can be written: the disk refuses, until it takes a commit, or has not answered for long."""
+        began = self._began
+        if self._failed is None and began is not None and self._loop.time() - began > HANG_SECONDS:
+            return f"the disk has not answered for more than {HANG_SECONDS:.0f} s"
+        return self._failed
+
     async def commit(self, *writes: Write) -> None:
         """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there.
 
@@ -118,8 +130,9 @@ class Writer:
         """
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
-        if self.is_stuck:
-            raise JournalError(self.failed or "the mark cannot be written")
+        failed = self.failed
+        if self.is_stuck or (failed is not None and self._failed is None):
+            raise JournalError(failed or "the mark cannot be written")
         done = self._loop.create_future()
         self._made += 1
         self._later.append(_Change(writes, done))
@@ -170,7 +183,9 @@ class Writer:
         while not closing:
             group, closing = self._take()
             if group:
+                self._began = self._loop.time()
                 self._write(group)
+                self._began = None
         if self._kept:
             log.error("changes of the journal are lost: the disk fails", extra={"count": len(self._kept)})
         self._connection.close()
@@ -214,7 +229,7 @@ class Writer:
         """Commit changes, all or none of them, and have the mark say so; the error if it failed."""
         connection = self._connection
         if self.is_stuck:  # given up at the end: the journal may be one commit past the mark, and no more
-            return JournalError(self.failed or "the mark cannot be written")
+            return JournalError(self._failed or "the mark cannot be written")
         is_written = False
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -244,9 +259,9 @@ class Writer:
                 self._chain.take_back()
             except Exception as error:  # of memory, say; the thread must live on
                 text = f"a commit that failed cannot be taken back: {error!r}"
-                if text != self.failed:
+                if text != self._failed:
                     log.error("journal commit is in doubt", extra={"error": text})
-                self.failed, self.is_stuck = text, True
+                self._failed, self.is_stuck = text, True
                 if self._closing.wait(RETRY_SECONDS):
                     return False
             else:
@@ -261,9 +276,9 @@ class Writer:
                 self._mark.write(link)
             except OSError as error:
                 text = f"the mark {self._mark.path} cannot be written: {error}"
-                if text != self.failed:
+                if text != self._failed:
                     log.error("journal commit is not acknowledged", extra={"error": text})
-                self.failed, self.is_stuck = text, True
+                self._failed, self.is_stuck = text, True
                 if self._closing.wait(RETRY_SECONDS):
                     return JournalError(text)
             else:
@@ -273,9 +288,9 @@ class Writer:
     def _note(self, errors: list[JournalError]) -> None:
         self.commits += 1
         for text in dict.fromkeys(str(error) for error in errors):
-            if text != self.failed:
+            if text != self._failed:
                 log.error("journal commit failed", extra={"error": text})
-        self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
+        self._failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
 
 
 def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
