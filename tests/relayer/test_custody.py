@@ -213,9 +213,9 @@ class Custody(Torture):
                 for number in range(CLIENTS - 1):
                     work = Work(self, number)
                     known = [nonce for sender, nonce in self.accepted if sender == work.pair.public]
-                    work.nonce = max(known, default=-1) + 1
-                    with contextlib.suppress(ConnectionError):
-                        taken += (await work.submit(line, work.payload(3))).accepted
+                    for work.nonce in range(first := max(known, default=-1) + 1, first + 3):  # one may be under way
+                        with contextlib.suppress(ConnectionError):
+                            taken += (await work.submit(line, work.payload(3))).accepted
                 line.reader.cancel()
         return taken
 
