@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 20_000
 RETRY_SECONDS = 0.5
 HANG_SECONDS = 5.0
-"""A disk that answers so late hangs, busy or not, and whoever asks is told so; what waits for it already goes on waiting."""
+"""A disk that answers so late hangs, busy or not: whoever asks is told so; what waits for it goes on waiting."""
 LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
