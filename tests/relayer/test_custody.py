@@ -1,7 +1,8 @@
 """One holder, whatever happens: kills of any process, backups, moves and restores, and rivals with the same keys.
 
 Clients that never give up submit to a relayer whose folder is copied, moved (the command is killed, too) and put back
-from a backup, while second relayers are started on copies of it, on folders it was moved from, and on new ones. No
+from a backup, while second relayers are started on copies of it, on folders it was moved from, and on new ones, also
+while it is frozen and cannot defend its keys: by leases that end another one goes on, and it has to find that. No
 (sender, nonce) is ever signed with two payloads, by all journals together; no rival gets ready; what all of them
 reserved in any minute is within one budget. 10 blows by default, 6 of them where leases are on PostgreSQL;
 `MILLRACE_BLOWS=200` is the nightly form, `MILLRACE_SEED` repeats one.
@@ -15,6 +16,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import sqlite3
 import sys
 from collections import deque
@@ -36,7 +38,7 @@ from servers.postgres import Postgres
 
 BLOWS = int(os.environ.get("MILLRACE_BLOWS", "10"))
 SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
-KINDS = ("relayer", "signer", "backup", "rival", "move", "relayer", "rival", "restore", "stop", "backup")
+KINDS = ("relayer", "signer", "backup", "rival", "move", "freeze", "rival", "restore", "stop", "backup")
 AHEAD = 4
 STUCK = 8
 """Refusals one after the other after which a sender pays for its nonce itself."""
@@ -164,6 +166,58 @@ class Custody(Torture):
         await self.rival(source)
         self.restores += 1
         self.may_run.set()
+
+    async def blow_freeze(self) -> None:
+        """Stopped in the middle, a copy of its folder started, and continued: by files it still has its keys; leases
+        that end go to the copy, and whoever is continued ends by itself."""
+        await self.serves()
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+        copy = self.new_folder("copy")
+        shutil.copytree(self.data, copy, ignore=shutil.ignore_patterns("lock"))
+        if "lease_dir" in self.lease:
+            self.copies.append(copy)
+            await self.rival(copy)
+            self.process.send_signal(signal.SIGCONT)
+            return
+        self.may_run.clear()
+        ports = free_ports(2)
+        values = self.values | {"data_dir": copy, "port": ports[0], "http_port": ports[1]}
+        heir = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "millrace", "relayer",
+            *[item for name, value in values.items() for item in ("--set", f"{name}={value}")], stderr=self.log,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(60):
+                while not await self._takes_others(f"ws://127.0.0.1:{ports[0]}/ws"):
+                    await asyncio.sleep(0.1)
+            self.process.send_signal(signal.SIGCONT)
+            async with asyncio.timeout(30):
+                assert await self.process.wait() == 1, "whoever lost its keys ends by itself"
+        finally:
+            heir.terminate()
+            await heir.wait()
+        self.use(copy)
+        self.may_run.set()
+
+    def is_another_used(self, name: str, data: dict[str, Any]) -> bool:
+        """What a frozen one had not signed yet when its keys went to another."""
+        return "freeze" in self.said and not {name, data.get("chainHash")} & set(self.accepted.values())
+
+    async def _takes_others(self, url: str) -> int:
+        """Submit another payload than its client's to this relayer for each sender's next nonce; how many it took."""
+        taken = 0
+        with contextlib.suppress(aiohttp.ClientError, OSError):
+            async with aiohttp.ClientSession() as session, session.ws_connect(url) as link:
+                line = Line(self, link)
+                for number in range(CLIENTS - 1):
+                    work = Work(self, number)
+                    known = [nonce for sender, nonce in self.accepted if sender == work.pair.public]
+                    for work.nonce in range(first := max(known, default=-1) + 1, first + 3):  # one may be under way
+                        with contextlib.suppress(ConnectionError):
+                            taken += (await work.submit(line, work.payload(3))).accepted
+                line.reader.cancel()
+        return taken
 
     # ---- processes
 

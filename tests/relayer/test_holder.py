@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import signal
@@ -11,12 +12,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from relayer_support import as_json, connected, settings, submit, transfer, wallet
+from relayer_support import as_json, connected, settings, start, submit, transfer, wallet
 
+from millrace.chain.transaction import client_hash
 from millrace.cli import main
 from millrace.relayer.app import Service
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError
+from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.signing.handle import SignerError
 
 
@@ -151,3 +154,42 @@ async def test_a_relayer_whose_lease_is_gone_ends(world: Any) -> None:
     running, world._running = world._running, None
     with pytest.raises(OSError, match="signs no more"):
         await running
+
+
+async def test_two_policies_that_take_turns(world: Any) -> None:
+    """While the policy is another one every moment no nonce is signed twice, and what was accepted is signed."""
+    policies = [f"[caps]\ngas_limit = {limit}\n[quotas]\nfailures = 1000\n" for limit in (600_000, 110_000)]
+    await start(world, policies[0])
+    file = world.folder / "policy.toml"
+
+    async def take_turns() -> None:
+        for turn in itertools.count():
+            scratch = file.with_suffix(".new")
+            scratch.write_text(seal(policies[turn % 2]))
+            scratch.replace(file)
+            await asyncio.sleep(0.02)
+
+    accepted: dict[tuple[bytes, int], str] = {}
+
+    async def client(number: int) -> None:
+        pair, nonce = wallet(number, number), 0
+        for gas_limit in itertools.cycle((300_000, 105_000, 100_000)):
+            tx = transfer(pair, nonce, gas_limit=gas_limit)
+            if await submit(world, tx) == ["ok"]:
+                accepted[pair.public, nonce] = client_hash(tx).hex()
+                nonce += 1
+            if nonce == 8:
+                return
+
+    turns = asyncio.create_task(take_turns())
+    try:
+        async with asyncio.timeout(60):
+            await asyncio.gather(*map(client, range(3)))
+    finally:
+        turns.cancel()
+        await asyncio.gather(turns, return_exceptions=True)
+    await world.service.journal.flush()
+    signed = world.service.journal.read(
+        "SELECT sender, nonce, hex(client_hash) FROM submissions JOIN signatures USING (id)"
+    )
+    assert {(sender, nonce): name.lower() for sender, nonce, name in signed} == accepted and len(signed) == 24

@@ -111,7 +111,7 @@ def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
 def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Have the data directory live in a new folder; the relayer must be stopped, and the old folder starts no more."""
     from millrace.relayer.journal import backup as copies
-    from millrace.relayer.journal import holding, leases
+    from millrace.relayer.journal import holding, leases, set_backs
     from millrace.relayer.signing import keystore
 
     settings = _settings(config, pairs)
@@ -120,7 +120,7 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
         moved = copies.move(folder, destination)
         keys = keystore.public_keys(settings.key_files, settings.key_env)
         with holding.opened(settings) as store:  # else a copy of before could start as long as the new one has not
-            leases.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
+            set_backs.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
 
 
@@ -172,6 +172,8 @@ def _told(plan: Recovery, keys: int) -> Iterator[str]:
 
     known = f"after {when(plan.known_ms)}" if plan.known_ms else "ever"
     yield f"Missing: whatever was signed with the {keys} keys {known}; they were last held {when(plan.held_ms)}."
+    if plan.set_back_ms:
+        yield f"Their clock was set back by {plan.set_back_ms // 1000} s meanwhile: they were in use so much longer."
     yield f"Nothing is signed before {when(plan.until_ms)}."
     if plan.ahead:
         yield f"Then a sender's first {plan.ahead} nonces, counted from its account's when it comes, are refused,"

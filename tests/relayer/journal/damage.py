@@ -93,7 +93,7 @@ async def make(folder: Path, mark_path: str = "") -> Folders:
 
 def contents(folder: Path) -> list[list[object]]:
     """What a reader of the journal sees, by the tables and by their indices."""
-    connection = sqlite3.connect(f"file:{folder / 'journal.sqlite'}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{(folder / 'journal.sqlite').as_uri()}?mode=ro", uri=True)
     try:
         seen = [sorted(connection.execute(kind.query).fetchall(), key=repr) for kind in memory.KINDS]
         nonces = "SELECT nonce, client_hash FROM submissions WHERE sender = ? ORDER BY nonce"

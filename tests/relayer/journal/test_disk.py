@@ -151,6 +151,63 @@ async def main():
 asyncio.run(main())
 """
 
+COMMANDS = """
+import json, os, subprocess, sys
+from pathlib import Path
+from click.testing import CliRunner
+from millrace.chain.keys import KeyPair
+from millrace.cli import main
+
+disk = Path(sys.argv[1])
+keys = []
+for shard in range(3):
+    seed = next(n for n in range(1, 100) if KeyPair.from_seed(n.to_bytes(32, "big")).public[-1] % 3 == shard)
+    file = disk / f"{shard}.pem"
+    file.touch(mode=0o600)
+    file.write_text(KeyPair.from_seed(seed.to_bytes(32, "big")).to_pem())
+    keys.append(f'"{file}"')
+
+def said(name, *words):
+    values = {"data_dir": disk / name, "lease_dir": disk / "leases", "key_files": f"[{','.join(keys)}]"}
+    pairs = [item for name, value in values.items() for item in ("--set", f"{name}={value}")]
+    done = CliRunner().invoke(main, ["relayer", *map(str, words), *pairs])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return [done.exit_code, done.output]
+
+def each(number):
+    return {
+        "backup": said("data", "backup", disk / f"copy{number}"),
+        "restore": said(f"r{number}", "restore", disk / "backup"),
+        "move": said("data", "move", disk / f"moved{number}"),
+        "init": said(f"new{number}", "init"),
+        "recover": said("restored", "recover", "--yes", "--wait", "0"),
+        "import-claims": said("other", "import-claims", disk / "claims"),
+        "export-claims": said("data", "export-claims", disk / f"claims{number}"),
+        "archive": said("data", "archive", "--before", "2020-01-01", disk / f"archive{number}"),
+    }
+
+for words in (
+    ("data", "init"), ("other", "init"), ("data", "export-open", disk / "open"), ("data", "backup", disk / "backup"),
+    ("restored", "restore", disk / "backup"), ("data", "export-claims", disk / "claims"),
+):
+    assert said(*words)[0] == 0, said(*words)
+with (disk / "filler").open("wb", buffering=0) as file:
+    for size in (65536, 512):
+        try:
+            while True:
+                file.write(bytes(size))
+        except OSError:
+            pass
+full = each(1)
+(disk / "filler").unlink()
+subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+read_only = each(2)
+subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+again = {name: said("data", name, disk / f"{name}3") for name in ("backup", "export-claims", "move")}
+again["recover"] = said("restored", "recover", "--yes", "--wait", "0")
+print(json.dumps({"full": full, "read only": read_only, "again": again}))
+"""
+
 FOREIGN = """
 import asyncio, json, os, sys
 from pathlib import Path
@@ -205,6 +262,16 @@ def test_row_48_a_disk_that_fills_up_at_each_page(tmp_path: Path) -> None:
     for item in rounds:
         assert item["kept"] == item["acknowledged"], item
         assert item["lost"] == [0, 0], item
+
+
+def test_row_48_commands_on_a_full_disk_and_on_one_that_can_only_be_read(tmp_path: Path) -> None:
+    """Each says what to do, and once it is done the same commands succeed."""
+    said = on_a_small_disk(tmp_path, COMMANDS)
+    for name, (code, text) in said["full"].items():
+        assert code == 1 and ("Make room" in text or "nothing as old" in text), (name, text)
+    for name, (code, text) in said["read only"].items():
+        assert code == 1 and ("mounted for writing" in text or "Let this user write" in text), (name, text)
+    assert {code for code, _ in said["again"].values()} == {0}, said["again"]
 
 
 @pytest.fixture

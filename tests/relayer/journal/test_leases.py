@@ -117,6 +117,37 @@ def test_position_is_remembered_of_a_holder_that_was_killed(open_store: OpenStor
     second.take([K1], held(position=9))
 
 
+def test_what_is_noted_of_clocks_is_remembered(open_store: OpenStore) -> None:
+    """By how much its holder's clock was set back, whatever is written: taken, renewed, given back."""
+    store = open_store()
+    for number, write in enumerate((store.take, lambda _, mine: store.renew(mine), store.give_back)):
+        mine = Held(A, 1, 0, "here", used_ms=number + 1, set_back_ms=number + 2, set_back_at_ms=number + 3)
+        write([K1], mine)
+        found = open_store().remembered([K1])[K1]
+        assert (found.used_ms, found.set_back_ms, found.set_back_at_ms) == (number + 1, number + 2, number + 3)
+
+
+def test_a_table_of_an_earlier_version_goes_on(tmp_path: Path, postgres: Postgres) -> None:
+    """What it remembers stays; who still runs the earlier version goes on writing to it."""
+    url, columns = Secret(postgres.url), ("used_ms", "set_back_ms", "set_back_at_ms")
+    store, before = PostgresLeases(url, tmp_path.name, SECONDS), Database(url, "an earlier version")
+    try:
+        store.take([K1], held(position=5))
+        store.give_back([K1], held(position=5))
+        store.close()
+        before.execute(f'SET search_path TO "{tmp_path.name}"')
+        for column in columns:
+            before.execute(f"ALTER TABLE leases DROP COLUMN {column}")
+        store = PostgresLeases(url, tmp_path.name, SECONDS)
+        with pytest.raises(LeaseError, match="reservation 5"):
+            store.take([K1], held(position=4))
+        before.execute("INSERT INTO leases VALUES ('\\x03', 'a', 1, 2, 'p', 'w', clock_timestamp(), clock_timestamp())")
+        assert store.remembered([b"\3"])[b"\3"].used_ms == 0
+    finally:
+        before.close()
+        store.close()
+
+
 def test_who_lost_a_key_cannot_renew_it(open_store: OpenStore, tmp_path: Path) -> None:
     """A holder whose lease another has taken over, or whose files were removed, is told so at its next word."""
     first, second = open_store(0.01), open_store()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from relayer_damage import charge, contents, make, row
 from relayer_support import killed_now, start, submit, transfer, wallet, with_identity
 
-from millrace.relayer.journal import chain, identity, journal, memory, programmes
+from millrace.relayer.journal import backup, chain, identity, journal, memory, programmes, writer
+from millrace.relayer.journal.advice import advice
+from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.identity import Identity, State
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
@@ -94,6 +99,58 @@ async def test_a_folder_of_an_earlier_version_is_taken_over(tmp_path: Path) -> N
         Journal(old / "journal.sqlite").open()
 
 
+async def test_a_folder_is_had_by_one_whatever_is_deleted(tmp_path: Path) -> None:
+    """A second process is refused, also where somebody removed the file that is locked."""
+    path = with_identity(tmp_path) / "journal.sqlite"
+    first = opened(path)
+    for removed in (False, True):
+        if removed:
+            (tmp_path / "lock").unlink()
+        with pytest.raises(JournalError, match="in use"):
+            Journal(path).open()
+        with pytest.raises(BackupError, match="in use"), backup.stopped(tmp_path):
+            pass
+    await first.append([row(0)])
+    await first.close()
+    await opened(path).close()
+
+
+async def test_one_database_in_two_folders(tmp_path: Path) -> None:
+    """Where a link leads two folders to one file the first may not write once the other has; nothing is damaged."""
+    first, second, place = with_identity(tmp_path / "first"), tmp_path / "second", tmp_path / "place"
+    place.mkdir()
+    (first / "journal.sqlite").symlink_to(place / "journal.sqlite")
+    one = opened(first / "journal.sqlite")
+    await one.append([row(0)])
+    shutil.copytree(first, second, symlinks=True)
+    two = opened(second / "journal.sqlite")
+    await two.append([row(1)])
+    with pytest.raises(JournalError, match="another process"):
+        await one.append([row(2)])
+    with pytest.raises(NonceTaken):
+        await two.append([row(0, b"other")])
+    await one.close()
+    await two.close()
+    again = opened(second / "journal.sqlite")
+    assert again.read("SELECT nonce FROM submissions ORDER BY nonce") == [(0,), (1,)]
+    await again.append([row(3)])
+    await again.close()
+    with pytest.raises(JournalError, match="the mark is an older copy"):
+        Journal(first / "journal.sqlite").open()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b", "a%41b", "a b"])
+async def test_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    """What means something in the address of a file means nothing in a folder's name."""
+    path = with_identity(tmp_path / name) / "journal.sqlite"
+    for nonce in range(2):
+        made = opened(path)
+        await made.append([row(nonce)])
+        await made.close()
+    backup.backup(path.parent, tmp_path / f"{name} backup")
+    assert contents(tmp_path / f"{name} backup") == contents(path.parent)
+
+
 async def test_what_a_safe_start_accepts(tmp_path: Path) -> None:
     """After a safe start a folder is taken as it is, and keeps what it knows; from then on it may lose nothing."""
     folder = (await make(tmp_path)).now
@@ -154,8 +211,8 @@ def test_row_48_a_full_disk_is_no_reason_to_lose_the_journal(name: str) -> None:
     error: Any = OSError(getattr(errno, name), "x") if name.startswith("E") else sqlite3.OperationalError("x")
     if not name.startswith("E"):
         error.sqlite_errorname = name
-    advice = journal._advice(error)
-    assert "room" in advice and "where they are" in advice and "restore" not in advice
+    text = advice(error)
+    assert "room" in text and "where they are" in text and "restore" not in text
 
 
 START = """
@@ -217,6 +274,29 @@ async def test_row_53_a_whole_relayer(world: Any, harm: str) -> None:
     with pytest.raises(JournalError, match="millrace relayer re") as error:
         await start(world, mark_path=str(mark))
     assert str(live / "journal.sqlite") in str(error.value) and "move" not in str(error.value)
+
+
+async def test_row_48_a_whole_relayer_whose_disk_hangs(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not ready, and says so to whoever comes; what was asked before has its answer once the disk answers."""
+    monkeypatch.setattr(writer, "HANG_SECONDS", 0.2)
+    await start(world)
+    answers, really = threading.Event(), Mark.write
+    monkeypatch.setattr(Mark, "write", lambda mark, link: (answers.wait(), really(mark, link)))
+    try:
+        waiting = asyncio.create_task(submit(world, transfer(ALICE, 0)))
+        async with asyncio.timeout(20), aiohttp.ClientSession(world.http) as http:
+            while True:
+                async with http.get("/ready") as answer:
+                    if answer.status == 503:
+                        break
+                await asyncio.sleep(0.01)
+            assert await submit(world, transfer(wallet(1, 1), 0)) == ["not ready"]
+            async with http.get("/health") as answer:
+                assert "not answered" in (await answer.json())["journal"]
+        assert not waiting.done()
+    finally:
+        answers.set()
+    assert await waiting == ["ok"]
 
 
 async def test_row_53_a_whole_relayer_that_was_killed(world: Any) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,23 @@ async def test_closing_while_the_mark_cannot_be_written(disk: Disk, monkeypatch:
     assert chain.sequence(disk._other, WRITER) == disk.mark.read().sequence + 1
 
 
+async def test_row_48_while_the_disk_hangs_nothing_new_is_taken(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it goes on waiting, and is made once it answers; whoever comes later is told at once."""
+    monkeypatch.setattr(writer_module, "HANG_SECONDS", 0.05)
+    answers, really = threading.Event(), disk.mark.write
+    monkeypatch.setattr(disk.mark, "write", lambda link: (answers.wait(), really(link)))
+    waiting = asyncio.create_task(disk.writer.commit(word("a")))
+    await disk.until(lambda: disk.writer.failed is not None)
+    with pytest.raises(JournalError, match="not answered"):
+        await disk.writer.commit(word("b"))
+    assert not waiting.done() and disk.writer.waiting == 1
+    answers.set()
+    await waiting
+    await disk.until(lambda: disk.writer.failed is None)
+    await disk.writer.commit(word("c"))
+    assert disk.words() == ["a", "c"]
+
+
 async def test_one_write_of_the_mark_for_a_group(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many changes go together, the mark is written once for them, and not at all where nothing changed."""
     written: list[int] = []
@@ -341,6 +359,19 @@ async def test_together_or_one_by_one_is_the_same(tmp_path: Path, steps: list[tu
             seen.append(disk.words())
         await disk.close()
     assert seen[0] == seen[1]
+
+
+async def test_a_journal_that_another_process_writes_is_left_alone(disk: Disk) -> None:
+    """Whoever finds a link that is not its own last one writes no more, keeps what nobody waits for, and says why."""
+    await disk.writer.commit(word("ours"))
+    disk._other.execute("UPDATE chain SET sequence = sequence + 1")
+    before = disk.mark.read()
+    disk.writer.change(word("kept"))
+    for _ in range(2):
+        with pytest.raises(JournalError, match="another process"):
+            await disk.writer.commit(word("refused"))
+    assert disk.writer.failed is not None and disk.writer.waiting == 1
+    assert disk.words() == ["ours"] and disk.mark.read() == before
 
 
 DOUBTFUL = """

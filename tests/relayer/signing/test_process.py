@@ -26,10 +26,11 @@ from relayer_support import NETWORK, RELAYERS, sign, transfer, wallet, with_iden
 
 from millrace.chain.keys import KeyPair, verify
 from millrace.chain.transaction import client_hash, signing_message, to_proto
-from millrace.relayer.journal import chain, identity, memory, submissions
+from millrace.relayer.journal import chain, identity, submissions
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.mark import NOTHING, Mark
 from millrace.relayer.journal.memory import MemoryLost
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.rules.policy_file import PolicyFile, seal
 from millrace.relayer.rules.slices import PART
@@ -598,7 +599,7 @@ async def test_row_53_a_journal_that_went_back(desk: Desk, tmp_path: Path) -> No
     assert len(_signed(vault, second)) == 64
     with pytest.raises(MemoryLost, match=r"ends at commit \d+, and commit \d+ was acknowledged"):
         _signed(Vault(RELAYERS, NETWORK, older, desk.mark, PolicyFile("")), first)
-    vault._journal = memory.read_only(older)
+    vault._journal = read_only(older)
     with pytest.raises(MemoryLost, match="went back"):
         _signed(vault, first)
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import msgspec
 
 from millrace.relayer.journal import audit
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.journal import Journal
 from millrace.runtime import files
 
@@ -78,7 +79,7 @@ async def archive(journal: Journal, identity: str, before_ms: int, file: Path) -
     try:
         count, end = _write(journal, Head(FORMAT, identity, so_far.link if so_far else ""), last, file)
     except OSError as error:
-        raise ArchiveError(f"{file}: {error.strerror}") from None
+        raise ArchiveError(told(error, file)) from None
     journal.change(lambda connection: _take_out(connection, end))
     await journal.flush()
     return count

@@ -7,7 +7,6 @@ SQLite's own backup takes a snapshot while others write; all other files are cop
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
@@ -20,13 +19,15 @@ from pathlib import Path
 import msgspec
 
 from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.advice import told
+from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.leases import when
+from millrace.relayer.journal.reading import read_only
 from millrace.runtime import files
 
 MANIFEST = "manifest"
-LOCK = "lock"
 _SQLITE_HEAD = b"SQLite format 3\0"
 _ENDINGS = ("-wal", "-shm", "-journal", ".new")
 """Of files whose content is in their database's snapshot, or that were never finished."""
@@ -172,7 +173,7 @@ def _is_database(path: Path) -> bool:
 def _snapshot(source: Path, target: Path) -> None:
     """All in one step: in several it would begin anew with each commit of the relayer, and never end under load."""
     _make_folder(target.parent)
-    with contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True, timeout=5.0)) as reader:
+    with contextlib.closing(read_only(source)) as reader:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with contextlib.closing(sqlite3.connect(target, isolation_level=None)) as writer:
             reader.backup(writer)
@@ -233,12 +234,14 @@ def _alone(data_dir: Path) -> Iterator[None]:
     """The lock that a running relayer has."""
     if not data_dir.is_dir():
         raise BackupError(f"{data_dir} is not there")
-    with (data_dir / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BackupError(f"{data_dir} is in use by a relayer: stop it first") from None
+    lock = FolderLock()
+    try:
+        lock.take(data_dir)
         yield
+    except BlockingIOError:
+        raise BackupError(f"{data_dir} is in use by a relayer: stop it first") from None
+    finally:
+        lock.give_back()
 
 
 @contextlib.contextmanager
@@ -246,7 +249,7 @@ def _told() -> Iterator[None]:
     """Errors of disk, database and identity in words of ours."""
     try:
         yield
-    except (IdentityError, sqlite3.Error) as error:
+    except IdentityError as error:
         raise BackupError(str(error)) from error
-    except OSError as error:
-        raise BackupError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+    except (OSError, sqlite3.Error) as error:
+        raise BackupError(told(error)) from error

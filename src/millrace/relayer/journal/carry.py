@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from millrace.chain.transaction import TransactionJson, to_json
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.journal import Journal, transaction_of
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime import files
@@ -55,7 +56,7 @@ def export(journal: Journal, file: Path, named: Collection[int]) -> int:
             for start in range(0, len(promised), PER_LINE):
                 output.write(_body(promised[start : start + PER_LINE]))
     except OSError as error:
-        raise CarryError(f"{error.filename or file}: {error.strerror or error}") from None
+        raise CarryError(told(error, file)) from None
     return len(promised)
 
 

@@ -11,6 +11,7 @@ come many thousand times a second are told by who writes them, which takes a fif
 
 from __future__ import annotations
 
+import logging
 import re
 import sqlite3
 import time
@@ -20,6 +21,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import msgspec
+
+log = logging.getLogger(__name__)
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS chain (
@@ -43,6 +46,13 @@ _ROWS_BETWEEN_LOOKS = 20_000
 
 class ChainError(Exception):
     """The journal does not hold what it held; the text says in what."""
+
+
+class Overtaken(sqlite3.OperationalError):
+    """Somebody else wrote a link since ours: what we would write next is not what is there."""
+
+    sqlite_errorname = "SQLITE_BUSY_SNAPSHOT"
+    """What SQLite itself says of a change that is based on an older state."""
 
 
 class Link(NamedTuple):
@@ -125,7 +135,7 @@ class Chain:
         if not connection.told and not delta:
             return False
         self._next = _next(self.link, delta, self._writer)
-        _write(connection, self._writer, self._next)
+        _write(connection, self._writer, self._next, self.link.sequence)
         return True
 
     def committed(self) -> Link:
@@ -135,8 +145,21 @@ class Chain:
 
     def repeat(self) -> None:
         """Write the link of the last commit once more: SQLite writes no page in which nothing was changed."""
-        _write(self._connection, self._writer, self.link._replace(sequence=-1))
-        _write(self._connection, self._writer, self.link)
+        _write(self._connection, self._writer, self.link._replace(sequence=-1), self.link.sequence)
+        _write(self._connection, self._writer, self.link, -1)
+
+    def take_back(self) -> None:
+        """Put a commit that says nothing where one that failed may lie in the log, or a start would take that for made.
+
+        Raises `sqlite3.Error`, or whatever else prevents it: then it is not done.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self.repeat()
+            self._connection.execute("COMMIT")
+        except BaseException:
+            roll_back(self._connection)
+            raise
 
     def _noted(self) -> int:
         delta = 0
@@ -171,6 +194,23 @@ def sum_of(contents: Iterable[bytes], writer: str) -> int:
 
 
 _rows = msgspec.json.Decoder(list[list[str | int | None]]).decode
+
+
+def may_be_in_log(error: Exception) -> bool:
+    """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
+    if isinstance(error, MemoryError):  # the index of the log grows after it is synced
+        return True
+    name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
+    return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
+
+
+def roll_back(connection: sqlite3.Connection) -> None:
+    """Undo an unfinished change; some failures of the disk have done so already, or prevent even that for now."""
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error as error:
+        log.error("journal rollback failed", extra={"error": str(error)})
 
 
 def last(connection: sqlite3.Connection, writer: str) -> Link | None:
@@ -235,7 +275,7 @@ def schema_sum(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: st
 def extend(connection: sqlite3.Connection, writer: str, link: Link, delta: int) -> Link:
     """One more link for a change that no `Chain` saw, as part of a transaction."""
     following = _next(link, delta, writer)
-    _write(connection, writer, following)
+    _write(connection, writer, following, link.sequence)
     return following
 
 
@@ -246,11 +286,16 @@ def _next(link: Link, delta: int, writer: str) -> Link:
     return Link(sequence, head.digest(), link.head, total)
 
 
-def _write(connection: sqlite3.Connection, writer: str, link: Link) -> None:
-    connection.execute(
-        "UPDATE chain SET sequence = ?, head = ?, before = ?, total = ? WHERE writer = ?",
-        (link.sequence, link.head, link.before, link.total.to_bytes(32), writer),
+def _write(connection: sqlite3.Connection, writer: str, link: Link, there: int) -> None:
+    """Put a link in the place of the one with the number that is `there`. Raises `Overtaken`."""
+    changed = connection.execute(
+        "UPDATE chain SET sequence = ?, head = ?, before = ?, total = ? WHERE writer = ? AND sequence = ?",
+        (link.sequence, link.head, link.before, link.total.to_bytes(32), writer, there),
     )
+    if changed.rowcount != 1:
+        raise Overtaken(
+            "another process writes this journal, too (by a link, or a copy of its folder): stop both, and start one"
+        )
 
 
 def _total(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: str, progress: Callable[[int], None]) -> int:

@@ -18,7 +18,9 @@ import msgspec
 
 from millrace.chain import address
 from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.mark import Mark
+from millrace.relayer.journal.reading import read_only
 from millrace.runtime import files
 
 FORMAT = "millrace relayer claims 1"
@@ -103,7 +105,7 @@ def export(data_dir: Path, file: Path, chain_id: str) -> int:
     except identity.IdentityError as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
-        raise ClaimsError(f"{error}") from None
+        raise ClaimsError(told(error)) from None
     return count
 
 
@@ -112,7 +114,7 @@ def _claims(data_dir: Path) -> Iterator[_Line]:
     path = data_dir / identity.JOURNAL
     if not path.exists():
         return
-    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+    with contextlib.closing(read_only(path)) as connection:
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         claims = " UNION ALL ".join(query for table, query in _CLAIMS_OF.items() if table in there)
         if not claims:
@@ -140,10 +142,10 @@ def import_(data_dir: Path, file: Path, chain_id: str, mark_path: str = "") -> i
                     claim,
                 )
                 count += 1
-    except (identity.IdentityError, memory.MemoryLost) as error:
+    except (identity.IdentityError, memory.MemoryLost, memory.InDoubt) as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
-        raise ClaimsError(f"{error}") from None
+        raise ClaimsError(told(error)) from None
     return count
 
 

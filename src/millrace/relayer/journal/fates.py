@@ -22,6 +22,7 @@ import msgspec
 
 from millrace.chain.transaction import TransactionError, early_hashes, from_proto
 from millrace.relayer.journal import submissions
+from millrace.relayer.journal.reading import read_only
 
 log = logging.getLogger(__name__)
 
@@ -338,7 +339,7 @@ class Fates:
 
     def _take_over(self, journal: Path, which: str, parameters: tuple[int, ...]) -> int | None:
         last: int | None = None
-        with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as source:
+        with contextlib.closing(read_only(journal)) as source:
             rows = source.execute(f"{_ENDED} AND {which}", parameters)
             while part := rows.fetchmany(LOADED_AT_ONCE):
                 last = part[-1][-2]

@@ -15,7 +15,9 @@ from typing import Literal
 
 import msgspec
 
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
+from millrace.relayer.journal.reading import read_only
 
 FILE = "identity"
 JOURNAL = "journal.sqlite"
@@ -69,7 +71,7 @@ def write(data_dir: Path, identity: Identity) -> None:
     try:
         write_sealed(data_dir / FILE, body)
     except OSError as error:
-        raise IdentityError(f"{data_dir / FILE}: {error.strerror}; let this user write there") from None
+        raise IdentityError(told(error, data_dir / FILE)) from None
 
 
 def make(data_dir: Path) -> Identity:
@@ -86,7 +88,7 @@ def make(data_dir: Path) -> Identity:
     try:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise IdentityError(f"{data_dir}: {error.strerror}; choose a data_dir that this user can write") from None
+        raise IdentityError(f"{told(error, data_dir)}, or choose another data_dir") from None
     made = Identity(secrets.token_hex(ID_BYTES), 1, "new")
     write(data_dir, made)
     return made
@@ -99,7 +101,7 @@ def owner_of(data_dir: Path) -> str | None:
     if not path.exists():
         return None
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+        with contextlib.closing(read_only(path)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
                 return None
             found = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()

@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import fcntl
 import logging
 import sqlite3
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, TransactionError, from_proto
 from millrace.relayer.journal import audit, chain, claims, identity, memory, outcomes, programmes
 from millrace.relayer.journal import submissions as rows
+from millrace.relayer.journal.advice import WHAT_TO_DO, advice
+from millrace.relayer.journal.alone import FolderLock
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Cosigned, Record
-from millrace.relayer.journal.versions import UnknownVersion, bring_up_to_date
+from millrace.relayer.journal.versions import bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Journal:
         self._reader: sqlite3.Connection | None = None
         self._writer: Writer | None = None
         self._checkpoints: Checkpoints | None = None
-        self._lock: IO[str] | None = None
+        self._lock = FolderLock()
         self._cursor: int | None = None
         """What `keep_cursor` wrote last."""
         self._commits = 0
@@ -94,11 +94,11 @@ class Journal:
                 identity.write(self.path.parent, identity.started(owner))
             self._reader = _connect(self.path)
         except memory.MemoryLost as error:
-            self._give_lock_back()
+            self._lock.give_back()
             raise JournalError(f"{self.path}: {error}") from error
         except (OSError, sqlite3.Error) as error:
-            self._give_lock_back()
-            raise JournalError(f"{self.path}: {error}. {_advice(error)}") from error
+            self._lock.give_back()
+            raise JournalError(f"{self.path}: {error}. {advice(error)}") from error
         self._checkpoints = Checkpoints(lambda: _connect(self.path), lambda: self.records)
         self._checkpoints.start()
         kept = Chain(connection, memory.KINDS, owner.id, link)
@@ -114,21 +114,14 @@ class Journal:
             self._reader.close()
         if self._mark is not None:
             self._mark.close()
-        self._give_lock_back()
+        self._lock.give_back()
 
     def _take_lock(self) -> None:
         """Two relayers with one journal would each think the whole budget its own. Ends with the process."""
-        self._lock = self.path.with_name("lock").open("w")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock.take(self.path.parent)
         except BlockingIOError:
-            self._give_lock_back()
             raise JournalError(f"{self.path.parent} is in use by another relayer: stop it or choose another") from None
-
-    def _give_lock_back(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None
 
     # ---- writing
 
@@ -519,7 +512,7 @@ def transaction_of(record: Record) -> Transaction:
     except TransactionError as error:
         raise JournalError(
             f"the transaction of {address.encode(record.sender)} with nonce {record.nonce} cannot be read ({error}). "
-            f"{memory.WHAT_TO_DO}"
+            f"{WHAT_TO_DO}"
         ) from None
 
 
@@ -555,22 +548,6 @@ def _unwatched(connection: sqlite3.Connection, owner: identity.Identity) -> int:
     """The sum over what bringing a file up to date changes: tables, and the version in `meta`."""
     rows = connection.execute(memory.META.query).fetchall()
     return chain.schema_sum(connection, memory.KINDS, owner.id) + chain.sum_of(map(chain.content, rows), owner.id)
-
-
-def _advice(error: Exception) -> str:
-    """What its operator can do about a file that cannot be opened or read. To lose it is to forget what was signed."""
-    name = getattr(error, "sqlite_errorname", "")
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or name in _NO_ROOM:
-        return "Make room on the disk, and start again: nothing is lost. Leave the files where they are"
-    if isinstance(error, UnknownVersion):
-        return "Start the version of millrace that wrote it, or a later one"
-    if isinstance(error, OSError) or name in _NOT_OURS:
-        return "Let this user write the file and its folder"
-    return memory.WHAT_TO_DO
-
-
-_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
-_NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM")
 
 
 def _connect(path: Path, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from millrace.chain import address
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, LeaseStore
+from millrace.relayer.journal.set_backs import SetBacks
 from millrace.relayer.journal.writer import JournalError
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class LeaseKeeper:
         self._read_position = position
         self._position = 0
         self._clock = clock
+        self._set_backs = SetBacks(clock)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="leases")
         self._keys: set[bytes] = set()
         self._valid_until = 0.0
@@ -94,6 +96,8 @@ class LeaseKeeper:
             await self._take(keys)
 
     async def _take(self, keys: Collection[bytes]) -> None:
+        remembered = await self._call(lambda store: store.remembered(keys))
+        self._set_backs.follow(remembered.values())
         mine = self._mine()
         began = self._clock()
         await self._call(lambda store: store.take(keys, mine))
@@ -161,7 +165,7 @@ class LeaseKeeper:
     def _mine(self) -> Held:
         with contextlib.suppress(JournalError):  # what was read last was true, too
             self._position = self._read_position()
-        return Held(self._identity.id, self._identity.epoch, self._position, self._place)
+        return self._set_backs.noted(Held(self._identity.id, self._identity.epoch, self._position, self._place))
 
     async def _call(self, work: Callable[[LeaseStore], T]) -> T:
         def run() -> T:

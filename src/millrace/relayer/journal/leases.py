@@ -43,6 +43,12 @@ class Held(msgspec.Struct, frozen=True):
     """Host, folder and process, for people."""
     held_ms: int = 0
     """When it was held last, by the clock of who keeps the leases."""
+    used_ms: int = 0
+    """The same by the clock of its holder, which wrote the rows of its journal; 0: an earlier version said nothing."""
+    set_back_ms: int = 0
+    """By how much that clock was set back in all while the key was in use …"""
+    set_back_at_ms: int = 0
+    """… and what it had come to by then: a row of a later time was written after that."""
 
 
 class LeaseStore(Protocol):
@@ -87,13 +93,6 @@ def check(key: bytes, remembered: Held | None, mine: Held) -> None:
             f"this folder is an older copy: its journal ends at reservation {mine.position}, and {name} was used up to "
             f"reservation {remembered.position} by {last}: {advice}"
         )
-
-
-def hand_over(store: LeaseStore, keys: Collection[bytes], to: Held) -> None:
-    """Have it remembered that a folder which is not running yet is the holder of these keys. Raises `LeaseError`."""
-    if keys:
-        store.take(keys, to)
-        store.give_back(keys, to)
 
 
 def when(time_ms: int) -> str:
@@ -195,7 +194,7 @@ class FileLeases:
         except NotWhole as error:
             raise LeaseError(
                 f"{error}: who used {address.encode(key)} last is not known. If it was this folder, and it was not put "
-                f"back from a copy since, delete {path}; else `millrace relayer recover`"
+                f"back from a copy since, delete {path}; else do so and make a safe start (`millrace relayer recover`)"
             ) from None
 
     def _write(self, key: bytes, mine: Held) -> None:

@@ -11,14 +11,17 @@ import errno
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from millrace.chain import address
 from millrace.relayer.journal import audit, chain, outcomes, programmes, submissions
+from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.versions import check_known
 
 log = logging.getLogger(__name__)
@@ -36,14 +39,16 @@ KINDS = (
 """What may not be lost or changed. Wishes (`write_offs`) are put in by other processes; one that was changed or lost is
 none, as it names a transaction by its hash, and its operator sees that its fee is still at risk."""
 
-WHAT_TO_DO = (
-    "Put back what belongs there, the whole folder as it was last; or restore a backup into an empty folder "
-    "(`millrace relayer restore`), or make a safe start with what is here (`millrace relayer recover`)"
-)
+TRIES, TRY_SECONDS = 10, 0.5
+"""How often a command tries what may not be left half done; a running relayer tries until its end."""
 
 
 class MemoryLost(Exception):
     """Something that was promised may be forgotten; the text says what is wrong and what to do."""
+
+
+class InDoubt(Exception):
+    """What a command was to change may be there or not; the text says what to do."""
 
 
 def mark_place(journal: Path, mark_path: str) -> Path:
@@ -122,11 +127,6 @@ def _tell_progress(rows: int) -> None:
     log.info("checking what the journal holds", extra={"rows": rows})
 
 
-def read_only(journal: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even the log."""
-    return sqlite3.connect(f"file:{journal}?mode=ro", uri=True, isolation_level=None)
-
-
 def accept(journal: Path, mark: Mark, identity: Identity) -> None:
     """Begin a new chain over what a journal holds and mark its end: a safe start has made sure that this is harmless.
 
@@ -148,7 +148,7 @@ def accept(journal: Path, mark: Mark, identity: Identity) -> None:
 def amended(journal: Path, mark: Mark, identity: Identity) -> Iterator[sqlite3.Connection]:
     """A transaction on a journal that no relayer has open, which its chain and its mark say, too, where it has them.
 
-    An error undoes all of it. Raises `MemoryLost`, `sqlite3.Error` or `OSError`.
+    An error undoes all of it, but `InDoubt`. Raises also `MemoryLost`, `sqlite3.Error` or `OSError`.
     """
     has_chain = identity.state == "ready" or is_begun(journal)  # begun by a start that ended before it said so
     link = recall(journal, mark, identity) if has_chain else None
@@ -163,10 +163,39 @@ def amended(journal: Path, mark: Mark, identity: Identity) -> Iterator[sqlite3.C
         if kept is not None:
             kept.begin()
         yield connection
-        is_sealed = kept is not None and kept.seal()
+        if kept is None:
+            connection.execute("COMMIT")
+        else:
+            _commit(connection, kept, mark)
+
+
+def _commit(connection: Chained, kept: Chain, mark: Mark) -> None:
+    """End the transaction in the chain, and have the mark say so; what is told to have failed is not there."""
+    is_sealed = kept.seal()
+    try:
         connection.execute("COMMIT")
-        if kept is not None and is_sealed:
-            mark.write(kept.committed())
+    except Exception as error:
+        chain.roll_back(connection)
+        if chain.may_be_in_log(error):
+            _again(kept.take_back, f"a commit failed ({error}) and cannot be taken back")
+        raise
+    if is_sealed:
+        link = kept.committed()
+        _again(lambda: mark.write(link), f"the mark {mark.path} cannot be written")
+
+
+def _again(work: Callable[[], None], doubt: str) -> None:
+    """Do what has to be done, as often as a command may take. Raises `InDoubt`."""
+    for left in reversed(range(TRIES)):
+        try:
+            work()
+            break
+        except Exception as error:  # of memory, say
+            if not left:
+                raise InDoubt(
+                    f"{doubt}: {error}. What it was to write may be there or not: repeat it once the disk works"
+                ) from error
+        time.sleep(TRY_SECONDS)
 
 
 def still_holds(connection: sqlite3.Connection, mark: Mark) -> None:

@@ -11,9 +11,16 @@ from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, check
 from millrace.runtime.postgres import ANSWER_SECONDS, END_IDLE, Connection, Postgres, making, use_schema
 from millrace.runtime.settings import Secret
 
-_COLUMNS = "key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms"
+_CLOCK = "used_ms", "set_back_ms", "set_back_at_ms"
+"""What earlier versions had no columns for."""
+_COLUMNS = (
+    f"key, id, epoch, position, place, extract(epoch FROM held_at)::float8 * 1000 AS held_ms, {', '.join(_CLOCK)}"
+)
 _LEFT = "extract(epoch FROM expires_at - clock_timestamp())::float8 AS seconds_left"
-_HELD = "held_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => $6)"
+_HELD = (
+    "held_at = clock_timestamp(), expires_at = clock_timestamp() + make_interval(secs => $6), "
+    "used_ms = $8, set_back_ms = $9, set_back_at_ms = $10"
+)
 
 
 class PostgresLeases:
@@ -35,7 +42,9 @@ class PostgresLeases:
     async def _on_connect(self, connection: Connection) -> None:
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
-        if await connection.fetchval("SELECT to_regclass('leases') IS NOT NULL"):
+        if await connection.fetchval(
+            "SELECT count(*) = 1 FROM pg_attribute WHERE attrelid = to_regclass('leases') AND attname = $1", _CLOCK[-1]
+        ):
             return  # making waits for others, as long as one of them stands still while it does
         async with making(connection):
             await connection.execute(
@@ -43,6 +52,8 @@ class PostgresLeases:
                 " position BIGINT NOT NULL, place TEXT NOT NULL, word TEXT NOT NULL, held_at TIMESTAMPTZ NOT NULL,"
                 " expires_at TIMESTAMPTZ NOT NULL)"
             )
+            added = ", ".join(f"ADD COLUMN IF NOT EXISTS {name} BIGINT NOT NULL DEFAULT 0" for name in _CLOCK)
+            await connection.execute(f"ALTER TABLE leases {added}")
 
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         rows = self._db.fetch(f"SELECT {_COLUMNS} FROM leases WHERE key = ANY($1::bytea[])", list(keys))
@@ -73,9 +84,9 @@ class PostgresLeases:
             check(key, _held(row), mine)
         await connection.execute(
             "INSERT INTO leases VALUES ($1, $2, $3, $4, $5, $7, clock_timestamp(), "
-            "clock_timestamp() + make_interval(secs => $6)) ON CONFLICT (key) DO UPDATE SET "
+            "clock_timestamp() + make_interval(secs => $6), $8, $9, $10) ON CONFLICT (key) DO UPDATE SET "
             f"id = $2, epoch = $3, position = $4, place = $5, word = $7, {_HELD}",
-            key, mine.id, mine.epoch, mine.position, mine.place, self.seconds, self._word,
+            key, *_values(mine, self.seconds, self._word),
         )  # fmt: skip
 
     def renew(self, mine: Held) -> None:
@@ -92,7 +103,7 @@ class PostgresLeases:
         rows = self._db.fetch(
             "UPDATE leases SET id = $2, epoch = $3, position = $4, place = $5, "
             f"{_HELD} WHERE key = ANY($1::bytea[]) AND word = $7 RETURNING key",
-            sorted(keys), mine.id, mine.epoch, mine.position, mine.place, seconds, self._word,
+            sorted(keys), *_values(mine, seconds, self._word),
         )  # fmt: skip
         lost = set(keys) - {bytes(row["key"]) for row in rows}
         if lost:
@@ -103,4 +114,11 @@ class PostgresLeases:
 
 
 def _held(row: Any) -> Held:
-    return Held(row["id"], row["epoch"], row["position"], row["place"], int(row["held_ms"]))
+    clock = (row[name] for name in _CLOCK)
+    return Held(row["id"], row["epoch"], row["position"], row["place"], int(row["held_ms"]), *clock)
+
+
+def _values(mine: Held, seconds: float, word: str) -> tuple[Any, ...]:
+    """The values of a statement from its second on."""
+    clock = mine.used_ms, mine.set_back_ms, mine.set_back_at_ms
+    return mine.id, mine.epoch, mine.position, mine.place, seconds, word, *clock

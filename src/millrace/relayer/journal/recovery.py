@@ -16,13 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import claims, identity, memory
+from millrace.relayer.journal import claims, identity, memory, set_backs
+from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
 from millrace.relayer.journal.mark import NOTHING, Mark
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.rules.policy import Budget, Quotas
 from millrace.runtime.clocks import UnhurriedClock
 
@@ -30,6 +32,7 @@ FILE = "recovery"
 MAX_NOTING = 256
 """First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
 looked up again in some 2 ms."""
+_DAMAGED = "Restore a backup, or begin with an empty folder"
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
@@ -54,6 +57,8 @@ class Recovery(msgspec.Struct, frozen=True):
     """What is signed is at least so many nonces beyond the account's when its sender comes for the first time."""
     charges: bool
     """Whether the most that may have been spent meanwhile counts in the budgets."""
+    set_back_ms: int = 0
+    """By how much their clock was set back meanwhile, as far as is known: for so much longer they were in use."""
 
 
 def bound(quotas: Quotas, max_nonce_gap: int) -> int:
@@ -77,15 +82,16 @@ def prepare(
 ) -> Recovery:
     """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
     remembered = store.remembered(keys).values()
-    now = time.time_ns() // 1_000_000
+    now, known_ms = time.time_ns() // 1_000_000, _last_reservation(data_dir)
     return Recovery(
         epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
         made_ms=now,
-        known_ms=_last_reservation(data_dir),
-        held_ms=max((held.held_ms for held in remembered), default=now),
+        known_ms=known_ms,
+        held_ms=max((held.used_ms or held.held_ms for held in remembered), default=now),
         until_ms=now + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
+        set_back_ms=max((held.set_back_ms for held in remembered if held.set_back_at_ms >= known_ms), default=0),
     )
 
 
@@ -98,8 +104,7 @@ def make(
     again: until its identity is written, last, the folder does not start.
     """
     ours = _identity(data_dir)
-    mine = Held(ours.id, plan.epoch, 0, place)
-    store.take(keys, mine, force=True)
+    mine = set_backs.take(store, keys, Held(ours.id, plan.epoch, 0, place), force=True)
     try:
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
@@ -119,7 +124,7 @@ def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
             memory.accept(journal, mark, ours)
             return True
     except sqlite3.Error as error:
-        raise RecoveryError(f"{journal}: {error}; restore a backup, or begin with an empty folder") from None
+        raise RecoveryError(told(error, journal, _DAMAGED)) from None
     mark.make(NOTHING)
     return False
 
@@ -144,12 +149,12 @@ def _last_reservation(data_dir: Path) -> int:
     if not path.exists():
         return 0
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5.0)) as connection:
+        with contextlib.closing(read_only(path)) as connection:
             if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
                 return 0
             found = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()
     except sqlite3.Error as error:
-        raise RecoveryError(f"{path}: {error}; restore a backup, or begin with an empty folder") from None
+        raise RecoveryError(told(error, path, _DAMAGED)) from None
     return int(found[0]) if found else 0
 
 
@@ -252,10 +257,7 @@ class SafeStart:
         recovery = self.recovery
         if recovery is None or not recovery.charges:
             return []
-        gap = min(recovery.held_ms - recovery.known_ms, DAY_MS)  # nothing counts for longer
-        if gap < -MINUTE_MS:  # more than what is reserved between two looks at the clock: it was set back meanwhile
-            gap = DAY_MS
-        gap = max(0, gap)
+        gap = unknown_ms(recovery)
         most = min(
             budget.per_minute * (gap // MINUTE_MS + 1),
             budget.per_hour * (gap // HOUR_MS + 1),
@@ -263,6 +265,14 @@ class SafeStart:
         )
         at = min(recovery.held_ms, recovery.made_ms + DAY_MS)  # or a clock that was years ahead would count for years
         return [Spent(key, b"", b"recovery" + key, at, most, most) for key in keys]
+
+
+def unknown_ms(recovery: Recovery) -> int:
+    """For how long at most keys were used without our knowing what for."""
+    gap = recovery.held_ms + recovery.set_back_ms - recovery.known_ms
+    if gap < -MINUTE_MS:  # more than what is reserved between two looks at the clock: it was set back meanwhile
+        return DAY_MS
+    return max(0, min(gap, DAY_MS))  # nothing counts for longer
 
 
 def _apply(connection: sqlite3.Connection, recovery: Recovery) -> None:

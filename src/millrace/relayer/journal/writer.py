@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
-from millrace.relayer.journal.chain import Chain
+from millrace.relayer.journal.chain import Chain, may_be_in_log, roll_back
 from millrace.relayer.journal.mark import Mark
 
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 20_000
 RETRY_SECONDS = 0.5
+HANG_SECONDS = 5.0
+"""A disk that answers so late hangs, busy or not: whoever asks is told so; what waits for it goes on waiting."""
 LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
@@ -97,8 +99,10 @@ class Writer:
         self._timer: asyncio.TimerHandle | None = None
         self._made = self._over = 0
         """Changes asked for, and those that are written or given up; the latter belongs to the thread."""
-        self.failed: str | None = None
+        self._failed: str | None = None
         """Why the disk did not take the last commit, until it takes one."""
+        self._began: float | None = None
+        """Since when, by the loop's clock, the thread has been at what it writes now."""
         self.is_stuck = False
         """Whether something was committed that the mark does not say yet, or failed and may be found by a start."""
         self._closing = threading.Event()
@@ -111,6 +115,14 @@ class Writer:
         """Changes not yet on disk."""
         return self._made - self._over
 
+    @property
+    def failed(self) -> str | None:
+        """Why nothing can be written: the disk refuses, until it takes a commit, or has not answered for long."""
+        began = self._began
+        if self._failed is None and began is not None and self._loop.time() - began > HANG_SECONDS:
+            return f"the disk has not answered for more than {HANG_SECONDS:.0f} s"
+        return self._failed
+
     async def commit(self, *writes: Write) -> None:
         """Make a change, in parts; returns when all is on disk. Raises `JournalError`, then none of it is there.
 
@@ -118,8 +130,9 @@ class Writer:
         """
         if self.waiting >= MAX_WAITING:
             raise JournalFull("the journal's disk is too slow")
-        if self.is_stuck:
-            raise JournalError(self.failed or "the mark cannot be written")
+        failed = self.failed
+        if self.is_stuck or (failed is not None and self._failed is None):
+            raise JournalError(failed or "the mark cannot be written")
         done = self._loop.create_future()
         self._made += 1
         self._later.append(_Change(writes, done))
@@ -170,7 +183,9 @@ class Writer:
         while not closing:
             group, closing = self._take()
             if group:
+                self._began = self._loop.time()
                 self._write(group)
+                self._began = None
         if self._kept:
             log.error("changes of the journal are lost: the disk fails", extra={"count": len(self._kept)})
         self._connection.close()
@@ -214,7 +229,7 @@ class Writer:
         """Commit changes, all or none of them, and have the mark say so; the error if it failed."""
         connection = self._connection
         if self.is_stuck:  # given up at the end: the journal may be one commit past the mark, and no more
-            return JournalError(self.failed or "the mark cannot be written")
+            return JournalError(self._failed or "the mark cannot be written")
         is_written = False
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -224,33 +239,29 @@ class Writer:
             is_sealed = self._chain.seal()
             connection.execute("COMMIT")
         except Exception as error:  # whatever a change does, the thread that writes everybody's must live on
-            _roll_back(connection)
+            roll_back(connection)
             if isinstance(error, NonceTaken):
                 return error
             # `SQLITE_ERROR` is wrong SQL, and other classes are wrong values: a defect, which time does not mend.
             is_disk = isinstance(error, sqlite3.OperationalError) and error.sqlite_errorname != "SQLITE_ERROR"
-            if is_written and _is_in_log(error) and not self._take_back():
+            if is_written and may_be_in_log(error) and not self._take_back():
                 return _InDoubt(str(error) or repr(error))
             return (_DiskError if is_disk else JournalError)(str(error) or repr(error))
         return self._remember() if is_sealed else None
 
     def _take_back(self) -> bool:
-        """Put a commit that says nothing where one that failed lies in the log, or a start would take that for made.
+        """Take a commit that failed out of the log; whether that is on disk.
 
-        Tried until it is on disk, or the end (False): who is told of the failure may sign something else for its nonce.
+        Tried until it is, or the end: who is told of the failure may sign something else for its nonce.
         """
-        connection = self._connection
         while True:
             try:
-                connection.execute("BEGIN IMMEDIATE")
-                self._chain.repeat()
-                connection.execute("COMMIT")
+                self._chain.take_back()
             except Exception as error:  # of memory, say; the thread must live on
-                _roll_back(connection)
                 text = f"a commit that failed cannot be taken back: {error!r}"
-                if text != self.failed:
+                if text != self._failed:
                     log.error("journal commit is in doubt", extra={"error": text})
-                self.failed, self.is_stuck = text, True
+                self._failed, self.is_stuck = text, True
                 if self._closing.wait(RETRY_SECONDS):
                     return False
             else:
@@ -265,9 +276,9 @@ class Writer:
                 self._mark.write(link)
             except OSError as error:
                 text = f"the mark {self._mark.path} cannot be written: {error}"
-                if text != self.failed:
+                if text != self._failed:
                     log.error("journal commit is not acknowledged", extra={"error": text})
-                self.failed, self.is_stuck = text, True
+                self._failed, self.is_stuck = text, True
                 if self._closing.wait(RETRY_SECONDS):
                     return JournalError(text)
             else:
@@ -277,17 +288,9 @@ class Writer:
     def _note(self, errors: list[JournalError]) -> None:
         self.commits += 1
         for text in dict.fromkeys(str(error) for error in errors):
-            if text != self.failed:
+            if text != self._failed:
                 log.error("journal commit failed", extra={"error": text})
-        self.failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
-
-
-def _is_in_log(error: Exception) -> bool:
-    """Whether a commit that failed may have been written whole, as when its sync fails, and not its last page."""
-    if isinstance(error, MemoryError):  # the index of the log grows after it is synced
-        return True
-    name = error.sqlite_errorname if isinstance(error, sqlite3.OperationalError) else ""
-    return name.startswith("SQLITE_IOERR") and name not in ("SQLITE_IOERR_WRITE", "SQLITE_IOERR_READ")
+        self._failed = next((str(error) for error in errors if isinstance(error, _DiskError)), None)
 
 
 def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
@@ -312,15 +315,6 @@ def _make(connection: sqlite3.Connection, writes: Iterable[Write]) -> None:
             there = gathered[write.table] = (write.write, [])
         there[1].extend(write.rows)
     put()
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """Undo an unfinished change; some failures of the disk have done so already, or prevent even that for now."""
-    try:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    except sqlite3.Error as error:
-        log.error("journal rollback failed", extra={"error": str(error)})
 
 
 def _tell(waiting: list[tuple[asyncio.Future[None], JournalError | None]]) -> None:

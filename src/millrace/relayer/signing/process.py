@@ -29,8 +29,10 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
 from millrace.relayer.journal import chain, memory
+from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.memory import MemoryLost
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -198,7 +200,7 @@ class Vault:
         A file that is put in its place is met by a new connection, which compares it with the mark.
         """
         if self._journal is None:
-            connection = memory.read_only(self._journal_path)
+            connection = read_only(self._journal_path)
             try:
                 memory.still_holds(connection, self._mark)
             except BaseException:
@@ -211,7 +213,7 @@ class Vault:
         """Raise `MemoryLost` if the journal goes no further than it did."""
         sequence = chain.sequence(journal, self._mark.writer)
         if sequence < self._sequence:
-            raise MemoryLost(f"the journal went back from commit {self._sequence} to {sequence}. {memory.WHAT_TO_DO}")
+            raise MemoryLost(f"the journal went back from commit {self._sequence} to {sequence}. {WHAT_TO_DO}")
         self._sequence = sequence
 
     def _forget_connection(self) -> None:
