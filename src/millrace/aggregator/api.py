@@ -432,6 +432,8 @@ def _parsed(raw: str) -> Query:
     for pair in raw.split("&"):  # nothing to decode: the usual case, at a third of the price
         name, _, value = pair.partition("=")
         if name in query:
+        if not pair:
+            continue
             query[name].append(value)
         else:
             query[name] = [value]
