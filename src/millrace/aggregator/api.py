@@ -347,16 +347,16 @@ class Api:
         """POST /api/v1/multi-swap: the same, with everything a client needs to send it."""
         snapshot = self.usable()
         asked = _decoded(_MULTI_SWAP, await read_body(request))
-        order = multi_swap_order(asked, self._settings)
+        order, sender = multi_swap_order(asked, self._settings), asked.sender or ""
         self.referrals.note(order.referral_id, snapshot.wrapped)
 
         async def made(settings: AggregatorSettings) -> MultiSwapResponse:
             return await self.answering.run_in_turns(
-                lambda deadline: multi_swap(snapshot, snapshot.main, order, asked.sender, settings, deadline),
+                lambda deadline: multi_swap(snapshot, snapshot.main, order, sender, settings, deadline),
                 self._client(request),
             )
 
-        asking = asyncio.create_task(self._nonce(asked.sender))
+        asking = asyncio.create_task(self._nonce(sender))
         try:
             body = await self.sharing.answer(made)
             nonce = await asking
