@@ -373,7 +373,9 @@ class Api:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
         _require_no_simulation(question)
-        quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
+        snapshot = self.usable()
+        quote.require_known(snapshot, question)  # what no later snapshot makes good is refused at once
+        self._require_fresh(snapshot, question)
         return await self.streams.serve(request, question, self._client(request))
 
     async def openapi(self, _: web.Request) -> web.Response:
@@ -430,10 +432,10 @@ def _parsed(raw: str) -> Query:
             query.setdefault(name, []).append(value)
         return query
     for pair in raw.split("&"):  # nothing to decode: the usual case, at a third of the price
-        name, _, value = pair.partition("=")
-        if name in query:
         if not pair:
             continue
+        name, _, value = pair.partition("=")
+        if name in query:
             query[name].append(value)
         else:
             query[name] = [value]
