@@ -5,8 +5,8 @@
 A whole service of one process over HTTP, a thousand pools. One client asks forward, reverse and LP quotes, each kind on
 a connection of its own, some ten a second; in every other turn four further addresses ask for the same dear thing, each
 a hundred times a second at most, one question after the other. Service and clients go first on the machine where that
-is allowed (run it as root); turns of both kinds are interleaved, as its speed moves. In both turns of a round the client
-asks the same, but for some units: what a question takes differs by more from the next one's than others may add to it.
+is allowed (run it as root); turns of both kinds are interleaved, as its speed moves. In both turns of a round the
+client asks the same, but for some units: questions differ by more from each other than others may add to them.
 """
 
 from __future__ import annotations
