@@ -5,7 +5,8 @@
 A whole service of one process over HTTP, a thousand pools. One client asks forward, reverse and LP quotes, each kind on
 a connection of its own, some ten a second; in every other turn four further addresses ask for the same dear thing, each
 a hundred times a second at most, one question after the other. Service and clients go first on the machine where that
-is allowed (run it as root); turns of both kinds are interleaved, as its speed moves.
+is allowed (run it as root); turns of both kinds are interleaved, as its speed moves. In both turns of a round the
+client asks the same, but for some units: questions differ by more from each other than others may add to them.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Questions:
     """Raw requests by kind, each with an amount of its own: nothing that remembers answers helps."""
 
     def __init__(self, document: PoolDocument, usdc: str) -> None:
+        self.turn = 0
+        """So many units more than the dice say: what is asked again in another turn is asked anew."""
         units = {pool.lp_token for pool in document.pools}  # questions about them are dear ones
         self._pools = [pool for pool in document.pools if len(pool.tokens) == 2 and units.isdisjoint(pool.tokens)]
         self._usdc = usdc
@@ -58,24 +61,24 @@ class Questions:
 
     def _forward(self, rng: random.Random) -> bytes:
         pool, other = rng.sample(self._pools, 2)
-        amount = max(1, int(pool.reserves[0] * 10 ** rng.uniform(-5, -2)))
+        amount = max(1, int(pool.reserves[0] * 10 ** rng.uniform(-5, -2))) + self.turn
         out = next(token for token in other.tokens if token != pool.tokens[0])
         return _get({"from": pool.tokens[0], "to": out, "amountIn": amount})
 
     def _reverse(self, rng: random.Random) -> bytes:
         pool, other = rng.sample(self._pools, 2)
-        amount = max(1, int(pool.reserves[0] * 10 ** rng.uniform(-5, -3)))
+        amount = max(1, int(pool.reserves[0] * 10 ** rng.uniform(-5, -3))) + self.turn
         token_in = next(token for token in other.tokens if token != pool.tokens[0])
         return _get({"from": token_in, "to": pool.tokens[0], "amountOut": amount})
 
     def _lp(self, rng: random.Random) -> bytes:
         pool, other = rng.choice(self._minted), rng.choice(self._pools)
-        amount = max(1, int(other.reserves[0] * 10 ** rng.uniform(-5, -2)))
+        amount = max(1, int(other.reserves[0] * 10 ** rng.uniform(-5, -2))) + self.turn
         return _get({"from": other.tokens[0], "to": pool.lp_token, "amountIn": amount})
 
     def _reverse_lp(self, rng: random.Random) -> bytes:
         pool, other = rng.choice(self._minted), rng.choice(self._pools)
-        amount = max(1, int(pool.lp_supply * 10 ** rng.uniform(-5, -3)))
+        amount = max(1, int(pool.lp_supply * 10 ** rng.uniform(-5, -3))) + self.turn
         return _get({"from": other.tokens[0], "to": pool.lp_token, "amountOut": amount})
 
     def _many(self, rng: random.Random) -> bytes:
@@ -91,9 +94,10 @@ def _get(query: dict[str, object]) -> bytes:
     return f"GET /api/v1/quote?{urlencode(query)} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 
 
-async def _ask(port: int, address: str, ask: Ask, pause: float, end: float, statuses: Counter[str]) -> list[float]:
+async def _ask(
+    port: int, address: str, ask: Ask, rng: random.Random, pause: float, end: float, statuses: Counter[str]
+) -> list[float]:
     """Ask until `end`, at most once in `pause`; what those answers took that are no refusals, which come at once."""
-    rng = random.Random()
     times = []
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
     due = time.perf_counter() + rng.uniform(0, pause)
@@ -113,7 +117,7 @@ async def _ask(port: int, address: str, ask: Ask, pause: float, end: float, stat
     return times
 
 
-async def measure(document: PoolDocument, usdc: str, rounds: int, report: Report) -> None:
+async def measure(document: PoolDocument, usdc: str, rounds: int, seed: int, report: Report) -> None:
     """Quiet and loud turns for each dear kind."""
     upstream = _Upstream([encode(document)])
     process, port, _ = await _start(await upstream.start(), 5.0, 1, os.sched_getaffinity(0))
@@ -121,13 +125,18 @@ async def measure(document: PoolDocument, usdc: str, rounds: int, report: Report
     try:
         await _until_ready(f"http://127.0.0.1:{port}")
 
-        async def turn(dear: str | None, statuses: Counter[str]) -> dict[str, list[float]]:
+        async def turn(dear: str | None, statuses: Counter[str], number: int = -1) -> dict[str, list[float]]:
+            questions.turn += 1
             end = time.perf_counter() + SECONDS
-            others = [_ask(port, "127.0.0.2", questions.of[kind], PERIODS[kind], end, statuses) for kind in PERIODS]
+            others = [
+                _ask(port, "127.0.0.2", questions.of[kind], _dice(seed, number, kind), PERIODS[kind], end, statuses)
+                for kind in PERIODS
+            ]
             refused: Counter[str] = Counter()
             askers = [
-                _ask(port, f"127.0.0.{3 + number}", questions.of[dear], LEAST_PAUSE, end, refused)
-                for number in range(ASKERS if dear else 0)
+                _ask(port, f"127.0.0.{host}", questions.of[dear], _dice(seed, number, host), LEAST_PAUSE, end, refused)
+                for host in range(3, 3 + ASKERS)
+                if dear
             ]
             found = await asyncio.gather(*others, *askers)
             if dear:
@@ -139,9 +148,9 @@ async def measure(document: PoolDocument, usdc: str, rounds: int, report: Report
             quiet: dict[str, list[float]] = {kind: [] for kind in PERIODS}
             loud: dict[str, list[float]] = {kind: [] for kind in PERIODS}
             answers: Counter[str] = Counter()
-            for _ in range(rounds):
+            for number in range(rounds):
                 for into, asked, statuses in ((quiet, None, Counter()), (loud, dear, answers)):
-                    for kind, times in (await turn(asked, statuses)).items():
+                    for kind, times in (await turn(asked, statuses, number)).items():
                         into[kind].append(_p99(times))
             for kind in PERIODS:
                 before, after = statistics.median(quiet[kind]) * 1e3, statistics.median(loud[kind]) * 1e3
@@ -154,6 +163,11 @@ async def measure(document: PoolDocument, usdc: str, rounds: int, report: Report
         process.terminate()
         await process.wait()
         await upstream.stop()
+
+
+def _dice(seed: int, number: int, who: object) -> random.Random:
+    """The same in both turns of a round."""
+    return random.Random(f"{seed} {number} {who}")
 
 
 def _p99(times: list[float]) -> float:
@@ -172,7 +186,7 @@ def main() -> int:
     report = Report(f"fairness, seed {options.seed}")
     document = make_market(POOLS, options.seed, traded_lp=20)
     usdc = next(info.identifier for info in document.tokens if info.identifier.startswith("USDC"))
-    asyncio.run(measure(document, usdc, options.rounds, report))
+    asyncio.run(measure(document, usdc, options.rounds, options.seed, report))
     return report.finish()
 
 

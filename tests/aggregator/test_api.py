@@ -14,6 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -133,6 +134,11 @@ GOOD = {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000000"}
         ({"slippage": "1e9"}, "invalid slippage"),
         ({"slippage": "-0.1"}, "invalid slippage"),
         ({"slippage": ""}, "invalid slippage"),
+        ({"slippage": "e5"}, "invalid slippage"),
+        ({"slippage": ".e-5"}, "invalid slippage"),
+        ({"slippage": "."}, "invalid slippage"),
+        ({"slippage": "0.1 %"}, "invalid slippage"),
+        ({"maxPriceImpact": ".e-5"}, "invalid maxPriceImpact"),
         ({"algorithm": "magic"}, "invalid algorithm"),
         ({"sender": "erd1nonsense"}, "invalid sender"),
         ({"includePaths": "maybe"}, "invalid includePaths"),
@@ -151,6 +157,15 @@ async def test_bad_input_gets_the_documented_words(service: Service, change: dic
     assert status == 400
     assert list(body) == ["error"]
     assert words in body["error"]
+
+
+@pytest.mark.parametrize("query", ["&", "&&includePaths=false&", "&amountIn=%311000000000000000000&"])
+async def test_nothing_between_two_ampersands_is_no_parameter(service: Service, query: str) -> None:
+    """Clients that put queries together leave such; they are not named among what is ignored."""
+    asked = {name: value for name, value in GOOD.items() if name not in query}
+    async with service.session.get(f"{service.base}/api/v1/quote?{urlencode(asked)}{query}") as answer:
+        assert answer.status == 200
+        assert "ignoredParameters" not in await answer.json()
 
 
 async def test_filters_keep_exchanges_and_pools_out(service: Service) -> None:

@@ -88,6 +88,14 @@ async def test_bad_requests_get_the_documented_words(service: Service, change: d
     assert words in found["error"]
 
 
+async def test_null_is_what_was_not_given(service: Service) -> None:
+    """Clients that send every field of a type send null for what their user left open."""
+    plain = await swap(service, {name: GOOD[name] for name in ("inputs", "to")})
+    optional = ("slippage", "dust_mode", "sender", "maxHops", "maxBuiltinCalls", "referralId")
+    assert plain[0] == 200
+    assert await swap(service, GOOD | dict.fromkeys(optional)) == plain
+
+
 @pytest.mark.parametrize("missing", ["to", "inputs"])
 async def test_what_is_missing_is_named(service: Service, missing: str) -> None:
     """A request without its output, or without inputs."""

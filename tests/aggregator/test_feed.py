@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import threading
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -9,11 +11,13 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from millrace.aggregator import feed as module
 from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Builder
 from millrace.dex.document import Block, encode
 from millrace.runtime.http import HttpServer
+from millrace.runtime.unpack import unpack
 from servers.aggregator_service import MARKET, Upstream
 
 
@@ -103,3 +107,69 @@ async def test_an_answer_of_nothing_new_without_a_question_for_it_is_a_fault(ben
     await bench.refresh()
     assert bench.feed.snapshot is None
     assert bench.feed.last_error == "upstream answered HTTP 304"
+
+
+@pytest.mark.parametrize(("said", "is_fault"), [('"one"', False), ('W/"one"', False), ('"two"', True)])
+async def test_nothing_new_is_believed_of_the_known_document_only(bench: Bench, said: str, is_fault: bool) -> None:
+    """304 for another tag than the one asked with is a fault, and what is asked next is the whole document."""
+    bench.upstream.tag = '"one"'
+    await bench.refresh()
+    bench.upstream.headers = {"ETag": said}
+    await bench.refresh()
+    assert (bench.upstream.unchanged, bench.feed.age()) == (1, 5.0 if is_fault else 0.0)
+    assert ("another document" in (bench.feed.last_error or "")) is is_fault
+    bench.upstream.headers = {}
+    await bench.refresh()
+    assert (bench.upstream.unchanged, bench.feed.age()) == (1 if is_fault else 2, 0.0)
+
+
+async def test_a_tag_alone_is_not_believed_for_ever(bench: Bench) -> None:
+    """An upstream that keeps the tag when its document changes has the market wrong for `max_snapshot_age_seconds`."""
+    bench.upstream.tag = '"one"'
+    await bench.refresh()
+    bench.upstream.body = encode(msgspec.structs.replace(MARKET, block=Block(9, 9, 9)))
+    for _ in range(12):
+        await bench.refresh()
+        assert bench.feed.snapshot is not None and bench.feed.snapshot.document.block.nonce != 9
+    await bench.refresh()
+    assert bench.feed.snapshot.document.block.nonce == 9
+    await bench.refresh()
+    assert (bench.upstream.served, bench.upstream.unchanged) == (15, 13)
+
+
+async def test_a_packed_document_is_the_same(bench: Bench) -> None:
+    """A document that gzip has packed is taken, under the id of its plain bytes."""
+    await bench.refresh()
+    plain = bench.feed.snapshot
+    bench.upstream.body, bench.upstream.headers = gzip.compress(bench.upstream.body), {"Content-Encoding": "gzip"}
+    await bench.refresh()
+    assert plain is bench.feed.snapshot
+    assert (bench.feed.age(), bench.feed.last_error) == (0.0, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "packing", "words"),
+    [
+        (gzip.compress(b" " * 64 * 1024 * 1024 + b"."), "gzip", "larger than 67108864 bytes"),
+        (gzip.compress(encode(MARKET))[:-9], "gzip", "not all"),
+        (encode(MARKET), "gzip", "not what gzip packs"),
+        (encode(MARKET), "br", "'br', which was not asked for"),
+    ],
+)
+async def test_a_packed_document_that_is_none_changes_nothing(
+    bench: Bench, body: bytes, packing: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bomb, half of one, what is not packed at all, and what was not asked for; nothing is unpacked on the loop."""
+    await bench.refresh()
+    bench.upstream.body, bench.upstream.headers = body, {"Content-Encoding": packing}
+    threads = []
+
+    def seen(packed: bytes, most: int) -> bytes:
+        threads.append(threading.current_thread())
+        return unpack(packed, most)
+
+    monkeypatch.setattr(module, "unpack", seen)
+    await bench.refresh()
+    assert words in (bench.feed.last_error or "")
+    assert bench.feed.age() == 5.0
+    assert threading.main_thread() not in threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import msgspec
@@ -100,6 +101,17 @@ def test_every_operation_has_an_id_its_errors_and_its_parameters() -> None:
             assert fits(parameter["example"], parameter["schema"]), parameter["name"]
     (quote,) = [told for path, _, told in found if path == "/api/v1/quote"]
     assert {parameter["name"] for parameter in quote["parameters"]} == PARAMETERS
+
+
+@pytest.mark.parametrize("path", ["/api/v1/multi-swap", "/api/v1/batch-quote"])
+async def test_what_is_no_body_is_refused_as_the_document_says(service: Service, path: str) -> None:
+    """A body that is too large, and one that is compressed, in the document's own words."""
+    (told,) = [told for where, verb, told in operations() if (where, verb) == (path, "post")]
+    too_large, packed = b" " * (1 << 20) + b" ", {"Content-Encoding": "gzip"}
+    for status, body, headers in (("413", too_large, {}), ("415", b"{}", packed)):
+        examples = told["responses"][status]["content"]["application/json"]["examples"]
+        async with service.session.post(service.base + path, data=BytesIO(body), headers=headers) as answer:
+            assert (str(answer.status), await answer.json()) == (status, examples["example 1"]["value"])
 
 
 ASKED = {

@@ -204,6 +204,17 @@ def quote_of(event: bytes) -> dict[str, Any]:
     return body
 
 
+async def test_a_stream_does_not_begin_with_an_old_market(service: Service) -> None:
+    """Who allows an age is refused a market that is older, in a stream as in a quote."""
+    assert service.feed.snapshot is not None
+    service.feed.snapshot.received -= 30.0
+    url = service.base + "/api/v1/quote/stream"
+    async with service.session.get(url, params=QUICK | {"maxAgeMs": "29000"}) as answer:
+        assert answer.status == 503
+        assert "more than maxAgeMs 29000" in (await answer.json())["error"]
+    assert await service.first_event(QUICK | {"maxAgeMs": "600000"})
+
+
 async def test_who_comes_back_is_told_what_has_changed_since(service: Service) -> None:
     """With the id of the event it has a client gets a comment while the answer is that, else the answer."""
     (first,) = [await service.first_event(QUICK)]

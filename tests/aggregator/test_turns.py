@@ -114,13 +114,17 @@ class Timed:
     """Turns under a clock that only jobs move on, in which everything waits until all is submitted."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.passed = 0.0
         self.done: list[str] = []
         self.jobs: list[Future[object]] = []
         self.shares = TimeShares(1.0, Clients(10_000, 1), lambda: 0.0)
-        self.turns = Turns("test", self.shares, lambda: self.seconds, lambda: self.seconds)
-        self._gate, begun = threading.Event(), threading.Event()
-        self.jobs.append(self.turns.submit("gate", lambda: (begun.set(), self._gate.wait(30))))
+        self.turns = Turns("test", self.shares, lambda: self.seconds, lambda: self.seconds + self.passed)
+        self._hold()
+
+    def _hold(self) -> None:
+        gate, begun = threading.Event(), threading.Event()
+        self._gate = gate
+        self.jobs.append(self.turns.submit("gate", lambda: (begun.set(), gate.wait(30))))
         begun.wait(30)
 
     def ask(self, client: str, steps: int, seconds: float = 0.1) -> None:
@@ -133,6 +137,14 @@ class Timed:
                 self.seconds += seconds
 
         self.jobs.append(self.turns.submit(client, job))
+
+    def later(self, seconds: float) -> None:
+        """Let all jobs be done, and so much time pass; what is submitted then waits again until all is."""
+        self._gate.set()
+        for job in self.jobs:
+            job.result(30)
+        self.passed += seconds
+        self._hold()
 
     def finish(self) -> None:
         """Let all jobs be done."""
@@ -212,9 +224,62 @@ def test_what_was_taken_long_ago_does_not_count() -> None:
     assert timed.done == ["dear0", "other0", "recent0", "dear0", "recent0"]
 
 
+def test_strangers_leave_the_last_place_aside_to_others() -> None:
+    """Who asks a little all the time waits for none of many who are new to end, whatever these take."""
+    timed = Timed()
+    for _ in range(3):
+        timed.ask("little", 1, 1e-3)
+        timed.later(MEMORY / 2)
+    timed.ask("a", 4, 0.3)
+    timed.ask("b", 4, 0.3)
+
+    def dear() -> None:
+        for step in range(3):
+            timed.seconds += 0.3
+            timed.done.append(f"c{step}")
+            if not step:
+                timed.ask("little", 1, 0.05)
+            timed.turns.step_aside()
+
+    timed.jobs.append(timed.turns.submit("c", dear))
+    timed.ask("d", 4, 0.3)
+    timed.finish()
+    assert timed.done[3:8] == ["a0", "b0", "c0", "little0", "c1"]
+    assert timed.turns.kept > 0  # d is a stranger, too
+
+
+def test_strangers_step_aside_for_who_asks_a_little_all_the_time() -> None:
+    """At their next step, although they have taken less than he; and for each other as ever."""
+    timed = Timed()
+    for _ in range(3):
+        timed.ask("little", 1, 0.1)
+        timed.later(MEMORY / 2)
+    timed.ask("new", 3, 0.06)
+    timed.ask("newer", 2, 0.06)
+    timed.ask("little", 1, 0.1)
+    timed.finish()
+    assert timed.done[3:] == ["little0", "new0", "new1", "newer0", "newer1", "new2"]
+
+
+def test_a_stranger_is_who_has_not_asked_again_and_again() -> None:
+    """He is none while he asks with no gap longer than what he has taken counts, once that has gone on as long."""
+    timed, found = Timed(), []
+    for seconds in (1.0, MEMORY - 2.0, 1.0, MEMORY, MEMORY + 1.0, MEMORY - 1.0, 1.0):
+        found.append(timed.turns._is_stranger("one"))
+        timed.ask("one", 1, 0.0)
+        timed.later(seconds)
+    found.append(timed.turns._is_stranger("one"))
+    timed.finish()
+    assert found == [True, True, True, False, False, True, True, False]
+
+
 def test_only_so_many_jobs_step_aside() -> None:
     """Each holds the memory of a search: past the bound the next job waits for one to end."""
     timed, deepest = Timed(), 0
+    for seconds in (MEMORY / 2, MEMORY / 2, 0.0):  # so that nobody is a stranger
+        for client in range(10):
+            timed.ask(f"client {client}", 1, 1e-9)
+        timed.later(seconds)
 
     def nested(client: int) -> Callable[[], None]:
         def job() -> None:

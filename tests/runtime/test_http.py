@@ -19,6 +19,7 @@ import uvloop
 from aiohttp import web
 
 from millrace.runtime import http
+from millrace.runtime.origins import Origins
 
 
 class Answer(msgspec.Struct, rename="camel"):
@@ -79,6 +80,18 @@ async def test_every_answer_is_json(base: str, method: str, path: str, status: i
     """Answers and errors alike are JSON objects, and a defect shows no detail to the caller."""
     async with aiohttp.ClientSession() as client, client.request(method, base + path) as response:
         assert (response.status, await response.json()) == (status, body)
+
+
+async def test_an_expectation_that_is_not_met_gets_the_error_body() -> None:
+    """What aiohttp refuses before any handler is asked is told in JSON too, and to the pages that may read it."""
+    app = http.make_app()
+    server = http.HttpServer(app, origins=Origins(["*"]))
+    app.router.add_get("/", http.metrics_handler(prometheus_client.CollectorRegistry()))
+    url = f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/"
+    async with aiohttp.ClientSession() as client, client.get(url, headers={"Expect": "cake"}) as response:
+        assert (response.status, await response.json()) == (417, {"error": "expectation failed"})
+        assert response.headers["Access-Control-Allow-Origin"] == "*"
+    await server.stop()
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "x, gzip"])

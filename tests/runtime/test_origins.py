@@ -97,7 +97,7 @@ async def test_a_page_may_ask_before_it_sends_json(allowed: list[str], at_once: 
             assert answer.status == 204 and await answer.read() == b""
             methods = set(answer.headers["Access-Control-Allow-Methods"].split(","))
             assert methods == {"GET", "HEAD", "POST"}
-            assert answer.headers["Access-Control-Allow-Headers"] == "Content-Type, traceparent"
+            assert answer.headers["Access-Control-Allow-Headers"] == "Content-Type, Last-Event-ID, traceparent"
             assert answer.headers["Access-Control-Max-Age"] == "7200"
             assert said(answer)["Access-Control-Allow-Origin"] == [allowed[0]]
 

@@ -31,14 +31,17 @@ class Upstream:
         self.tag = ""
         """Entity tag of the document; who sends it gets 304."""
         self.unchanged = 0
+        self.headers: dict[str, str] = {}
+        """Further headers, of all answers."""
 
     async def pools(self, request: web.Request) -> web.Response:
         self.served += 1
         await asyncio.sleep(self.delay)
         if self.tag and request.headers.get("If-None-Match") == self.tag:
             self.unchanged += 1
-            return web.Response(status=304)
-        return web.Response(body=self.body, status=self.status, headers={"ETag": self.tag} if self.tag else {})
+            return web.Response(status=304, headers=self.headers)
+        tag = {"ETag": self.tag} if self.tag else {}
+        return web.Response(body=self.body, status=self.status, headers=tag | self.headers)
 
 
 class Service:

@@ -347,16 +347,16 @@ class Api:
         """POST /api/v1/multi-swap: the same, with everything a client needs to send it."""
         snapshot = self.usable()
         asked = _decoded(_MULTI_SWAP, await read_body(request))
-        order = multi_swap_order(asked, self._settings)
+        order, sender = multi_swap_order(asked, self._settings), asked.sender or ""
         self.referrals.note(order.referral_id, snapshot.wrapped)
 
         async def made(settings: AggregatorSettings) -> MultiSwapResponse:
             return await self.answering.run_in_turns(
-                lambda deadline: multi_swap(snapshot, snapshot.main, order, asked.sender, settings, deadline),
+                lambda deadline: multi_swap(snapshot, snapshot.main, order, sender, settings, deadline),
                 self._client(request),
             )
 
-        asking = asyncio.create_task(self._nonce(asked.sender))
+        asking = asyncio.create_task(self._nonce(sender))
         try:
             body = await self.sharing.answer(made)
             nonce = await asking
@@ -373,7 +373,9 @@ class Api:
         """GET /api/v1/quote/stream: a quote per snapshot."""
         question = parse_quote(_query(request), self._settings)
         _require_no_simulation(question)
-        quote.require_known(self.usable(), question)  # what no later snapshot makes good is refused at once
+        snapshot = self.usable()
+        quote.require_known(snapshot, question)  # what no later snapshot makes good is refused at once
+        self._require_fresh(snapshot, question)
         return await self.streams.serve(request, question, self._client(request))
 
     async def openapi(self, _: web.Request) -> web.Response:
@@ -430,6 +432,8 @@ def _parsed(raw: str) -> Query:
             query.setdefault(name, []).append(value)
         return query
     for pair in raw.split("&"):  # nothing to decode: the usual case, at a third of the price
+        if not pair:
+            continue
         name, _, value = pair.partition("=")
         if name in query:
             query[name].append(value)

@@ -68,7 +68,7 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     slippage: str | float | None = None
     max_hops: int | None = None
     max_builtin_calls: int | None = None
-    referral_id: int = 0
+    referral_id: int | None = None
 
 
 class Order(NamedTuple):
@@ -139,7 +139,7 @@ def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping:
         slippage=parse_slippage(settings.default_slippage if request.slippage is None else str(request.slippage)),
         hops=within("maxHops", hops, 1, settings.max_hops),
         calls=within("maxBuiltinCalls", calls, 1, CALLS_PER_TRANSACTION),
-        referral_id=within("referralId", request.referral_id, 0, ANY_REFERRAL),
+        referral_id=within("referralId", request.referral_id or 0, 0, ANY_REFERRAL),
         skipping=skipping,
     )
 

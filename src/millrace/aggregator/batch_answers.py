@@ -36,17 +36,17 @@ class MultiSwapRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"
     inputs: list[BatchItem] = []
     to: str = ""
     slippage: str | float | None = None
-    dust_mode: bool = msgspec.field(default=True, name="dust_mode")
-    """Whether inputs that cannot be sold are left out and named; else any of them fails the request."""
-    sender: str = ""
+    dust_mode: bool | None = msgspec.field(default=True, name="dust_mode")
+    """Unless it is false, inputs that cannot be sold are left out and named; else any of them fails the request."""
+    sender: str | None = None
     max_hops: int | None = None
     max_builtin_calls: int | None = None
-    referral_id: int = 0
+    referral_id: int | None = None
 
 
 def multi_swap_order(request: MultiSwapRequest, settings: AggregatorSettings) -> Order:
     """Check what can be checked without a market. Raises `ApiError`."""
-    parse_sender(request.sender)
+    parse_sender(request.sender or "")
     plain = BatchRequest(
         inputs=request.inputs,
         to=request.to,
@@ -55,7 +55,7 @@ def multi_swap_order(request: MultiSwapRequest, settings: AggregatorSettings) ->
         max_builtin_calls=request.max_builtin_calls,
         referral_id=request.referral_id,
     )
-    return make_order(plain, settings, skipping=request.dust_mode)
+    return make_order(plain, settings, skipping=request.dust_mode is not False)
 
 
 def multi_swap(

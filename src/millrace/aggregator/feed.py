@@ -24,6 +24,7 @@ from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Market, identify
 from millrace.dex.document import DocumentError, PoolDocument
+from millrace.runtime.unpack import GZIP, UnpackError, unpack
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,8 @@ class _Fetched(NamedTuple):
 
     data: bytes | None
     """The document; None: the one that is known."""
+    packed: bool
+    """Whether gzip has packed it."""
     etag: str
     """Its entity tag; empty without one."""
     seen: float
@@ -86,6 +89,8 @@ class Feed(Generic[M]):
         self.last_error: str | None = None
         self._etag = ""
         """The upstream's tag of the present snapshot's document."""
+        self._fetched = 0.0
+        """When a whole document was taken last, the same again or another."""
         self.failures = 0
         self.refreshes = 0
         self.build_seconds = 0.0
@@ -142,7 +147,7 @@ class Feed(Generic[M]):
             self.failed(f"the document was not there after {self._settings.fetch_timeout_seconds:g} s")
         except aiohttp.TooManyRedirects:
             self.failed("the upstream redirects in a circle")
-        except (FeedError, DocumentError, aiohttp.ClientError, OSError) as error:
+        except (FeedError, DocumentError, UnpackError, aiohttp.ClientError, OSError) as error:
             self.failed(str(error) or type(error).__name__)
         except Exception as error:  # a defect of ours must not end the feed
             log.exception("snapshot could not be built")
@@ -153,16 +158,28 @@ class Feed(Generic[M]):
         """The document, or that it is the one of the present snapshot."""
         limit = self._settings.max_document_bytes
         wait = min(self._settings.poll_seconds, MOST_WAIT * self._settings.fetch_timeout_seconds)
-        known = {"If-None-Match": self._etag, "Prefer": f"wait={wait:g}"} if self._etag else {}
         asked = self._clock()
-        async with session.get(self._settings.pools_url, headers=known) as answer:
+        headers = {"Accept-Encoding": GZIP}
+        if self._etag:
+            headers["Prefer"] = f"wait={wait:g}"
+        # Now and then in whole, whatever its tag says: no market is quoted for longer on the word of a tag alone.
+        if self._etag and asked - self._fetched <= self._settings.max_snapshot_age_seconds:
+            headers["If-None-Match"] = self._etag
+        # It would be unpacked on the event loop, and many times the limit of a bomb before anybody looks.
+        async with session.get(self._settings.pools_url, headers=headers, auto_decompress=False) as answer:
             judged, waited = AGE in answer.headers, WAITS in answer.headers
             # Who waits tells the age at the time of the answer.
             seen = (self._clock() if waited else asked) - _age_of(answer)
-            if answer.status == 304 and known:
-                return _Fetched(None, self._etag, seen, judged, waited)
+            if answer.status == 304 and "If-None-Match" in headers:
+                if _bare(answer.headers.get("ETag", self._etag)) != _bare(self._etag):
+                    self._etag = ""  # so that the next fetch is of the whole
+                    raise FeedError("the upstream says that nothing is new, but of another document than ours")
+                return _Fetched(None, False, self._etag, seen, judged, waited)
             if answer.status != 200:
                 raise FeedError(f"upstream answered HTTP {answer.status}")
+            packing = answer.headers.get("Content-Encoding", "identity").lower()
+            if packing not in (GZIP, "identity"):
+                raise FeedError(f"the document is packed with {packing[:40]!r}, which was not asked for")
             parts, size = [], 0
             async for part in answer.content.iter_chunked(1 << 16):
                 size += len(part)
@@ -170,11 +187,18 @@ class Feed(Generic[M]):
                     raise FeedError(f"the document is larger than {limit} bytes")
                 parts.append(part)
         tag = answer.headers.get("ETag", "")
-        return _Fetched(b"".join(parts), tag if len(tag) <= LONGEST_TAG else "", seen, judged, waited)
+        etag = tag if len(tag) <= LONGEST_TAG else ""
+        return _Fetched(b"".join(parts), packing == GZIP, etag, seen, judged, waited)
 
     async def _take(self, fetched: _Fetched) -> None:
-        new = fetched.data is not None and await self.offer(fetched.data, fetched.seen, judged=fetched.judged)
+        data = fetched.data
+        if data is not None and fetched.packed:
+            loop, most = asyncio.get_running_loop(), self._settings.max_document_bytes
+            data = await loop.run_in_executor(self._builder, unpack, data, most)
+        new = data is not None and await self.offer(data, fetched.seen, judged=fetched.judged)
         self._etag = fetched.etag  # only of a document that was taken: one held back has to be told again
+        if data is not None:
+            self._fetched = self._clock()
         if not new:
             await self.confirm(fetched.seen)
 
@@ -242,6 +266,11 @@ class Feed(Generic[M]):
 
 def _take_all(document: PoolDocument) -> None:
     """Of a document that was judged elsewhere nothing is refused."""
+
+
+def _bare(tag: str) -> str:
+    """An entity tag without its mark of weakness: who packs a body on its way puts that there."""
+    return tag.removeprefix("W/")
 
 
 def _age_of(answer: aiohttp.ClientResponse) -> float:

@@ -135,13 +135,17 @@ def _get(operation: str, summary: str, answer: str, parameters: list[Described])
 
 def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
     schema = {"$ref": f"#/components/schemas/{asked}"}
-    too_large = _error("The body is larger than 1 MiB", ["the body is too large"])
+    refused = {
+        "408": _error("The body did not come in time", ["request timeout"]),
+        "413": _error("The body is larger than 1 MiB", ["request entity too large"]),
+        "415": _error("The body is compressed", ["send the body uncompressed"]),
+    }
     return {
         "post": {
             "operationId": operation,
             "summary": summary,
             "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
-            "responses": _responses(answered) | {"413": too_large},
+            "responses": _responses(answered) | refused,
         }
     }
 

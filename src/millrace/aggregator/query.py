@@ -49,7 +49,7 @@ ANY_REFERRAL = (1 << 64) - 1
 """The contract takes a referral's id as 64 bits."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
-_DECIMAL = re.compile(r"[0-9]{0,3}(\.[0-9]{0,30})?([eE]-?[0-9]{1,2})?")
+_DECIMAL = re.compile(r"([0-9]{1,3}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE]-?[0-9]{1,2})?")
 _INTEGER = re.compile(r"[0-9]{1,20}")
 
 Default = TypeVar("Default", int, int | None)
@@ -155,7 +155,7 @@ def parse_amounts(query: Query, name: str, most: int) -> list[int]:
 @lru_cache(maxsize=1024)  # clients ask with the same few
 def parse_slippage(text: str) -> Decimal:
     """A decimal fraction in [0, 1). Never a binary float: `0.01` is one hundredth."""
-    if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
+    if _DECIMAL.fullmatch(text):
         value = Decimal(text)
         if 0 <= value < 1:
             return value
@@ -224,7 +224,7 @@ def _algorithm(text: str | None) -> Algorithm:
 def _price_impact(text: str | None) -> Decimal | None:
     if text is None:
         return None
-    if _DECIMAL.fullmatch(text) and any(c.isdigit() for c in text):
+    if _DECIMAL.fullmatch(text):
         value = Decimal(text)
         if 0 <= value <= 1:
             return value

@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.until import Until
@@ -35,7 +35,12 @@ AHEAD = 0.01
 MOST_REST = 0.02
 """Most seconds of a rest: some quick jobs of 4 to 8 ms each."""
 MOST_ASIDE = 3
-"""Jobs that have stepped aside at a time. Each holds the memory of a search."""
+"""Jobs that have stepped aside at a time. Each holds the memory of a search. The last place is for no stranger: else
+some who ask for much step aside for each other until none is left."""
+STRANGER = 0.5
+"""Seconds that a stranger counts as having taken on top, held against who is none. As he has taken nothing yet, each of
+four who came at once and asked for reverse LP quotes took as much as who asked a little all the time before it was his
+turn: 0.4 to 0.8 s. Up to a twentieth of the time is a little."""
 
 
 @dataclass(slots=True)
@@ -46,13 +51,22 @@ class _Running:
     begun: float
 
 
+class _Use(NamedTuple):
+    """What a client has taken, when that was so much, and since when it has asked again and again."""
+
+    taken: float
+    at: float
+    since: float
+
+
 class Turns:
     """A thread that does one job at a time, of the waiting client that has taken least of its time of late.
 
     Of clients that have taken as little, or next to nothing, the one that waits for longest; the jobs of one client in
-    their order. A job that calls `step_aside` in between lets a client go first that has taken far less. What a job
-    takes of the processor (by `clock`, in the thread) is also taken off its client's share. `now` says how long ago
-    something was. While there is work `ahead`, in another thread, this one rests, half of the time at most.
+    their order. A job that calls `step_aside` in between lets a client go first that has taken far less, and if it is a
+    stranger's, one that asks a little all the time. What a job takes of the processor (by `clock`, in the thread) is
+    also taken off its client's share. `now` says how long ago something was. While there is work `ahead`, in another
+    thread, this one rests, half of the time at most.
     """
 
     def __init__(
@@ -76,8 +90,7 @@ class Turns:
         self._waiting: OrderedDict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = OrderedDict()
         self._running: list[_Running] = []
         """The last one is at work, those before it have stepped aside for the one behind them."""
-        self._taken: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What each client has taken, and when that was so much."""
+        self._taken: OrderedDict[str, _Use] = OrderedDict()
         self.stepped = 0
         """Jobs done while another one stepped aside for them."""
         self.kept = 0
@@ -119,18 +132,28 @@ class Turns:
         while self._waiting:
             self._charge(running)
             with self._lock:
-                if not self._waiting:
-                    return
-                first = min(self._waiting, key=self._taken_by)
-                taken = self._taken_by(running.client)
-                if taken < LITTLE or FAR * self._taken_by(first) + AHEAD > taken:
-                    return
-            if len(self._running) > MOST_ASIDE:
-                self.kept += 1
+                first = self._far_below(running.client)
+            if first is None:
                 return
             self.stepped += 1
             self._do(first)
             running.begun = self._clock()
+
+    def _far_below(self, client: str) -> str | None:
+        """With the lock: the waiting client for whom the one at work steps aside, if there is one and a place left."""
+        taken, at_work = self._taken_by(client), self._is_stranger(client)
+        far = []
+        for name in self._waiting:
+            is_stranger, has = self._is_stranger(name), self._taken_by(name)
+            if is_stranger != at_work:
+                has += STRANGER if is_stranger else -STRANGER
+            if taken >= LITTLE + min(has, 0.0) and FAR * has + AHEAD <= taken:
+                far.append((is_stranger, has, name))
+        if far and len(self._running) >= MOST_ASIDE:
+            is_last = len(self._running) == MOST_ASIDE
+            far = [found for found in far if is_last and not found[0]]
+            self.kept += not far
+        return min(far)[-1] if far else None
 
     def _rest(self) -> None:
         """In the thread: let the one ahead do its work first, unless this one owes work for an earlier rest."""
@@ -193,16 +216,24 @@ class Turns:
         seconds, running.begun = now - running.begun, now
         self._shares.spend(running.client, seconds)
         with self._lock:
-            self._taken[running.client] = self._taken_by(running.client) + seconds, self._now()
-            self._taken.move_to_end(running.client)
+            client, now = running.client, self._now()
+            use = self._taken.get(client)
+            since = use.since if use is not None and now - use.at <= MEMORY else now
+            self._taken[client] = _Use(self._taken_by(client) + seconds, now, since)
+            self._taken.move_to_end(client)
             if len(self._taken) > REMEMBERED:
                 self._taken.popitem(last=False)
                 self.forgotten += 1
 
     def _taken_by(self, client: str) -> float:
         """Seconds that a client has taken of late."""
-        seconds, then = self._taken.get(client, (0.0, 0.0))
-        return seconds * math.exp((then - self._now()) / MEMORY) if seconds else 0.0
+        use = self._taken.get(client)
+        return use.taken * math.exp((use.at - self._now()) / MEMORY) if use is not None and use.taken else 0.0
+
+    def _is_stranger(self, client: str) -> bool:
+        """Whether a client has not asked again and again for as long as what it has taken counts."""
+        use, now = self._taken.get(client), self._now()
+        return use is None or now - use.at > MEMORY or now - use.since < MEMORY
 
     def close(self) -> None:
         """Stop the thread after what it is at; whatever waits is cancelled."""

@@ -6,6 +6,7 @@ raw bytes.
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from typing import Annotated
 
 import msgspec
 
@@ -26,12 +27,16 @@ MAX_BYTES = 64 * 1024 * 1024
 MAX_ITEMS = 100_000
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)]
+"""A whole number that every reader of JSON gets exactly: answers hand it on."""
+
+
 class Block(msgspec.Struct, frozen=True):
     """The block whose state the document shows; `timestamp` in seconds."""
 
-    round: int
-    nonce: int
-    timestamp: int
+    round: _Count
+    nonce: _Count
+    timestamp: _Count
 
 
 class Quarantined(msgspec.Struct, frozen=True):

@@ -34,6 +34,8 @@ from millrace.dex.wire import (
 MAX_COINS: Final = 8
 MAX_DECIMALS: Final = 18
 MAX_TEXT: Final = 200
+MAX_PAIR_ID: Final = (1 << 16) - 1
+"""The aggregator contract's instructions name a OneDex pair in 16 bits: no route leads through others."""
 MAX_FEE_ENTRIES: Final = 64
 """Fee destinations or trusted pairs of one pair; more count as not known. Each costs a swap gas: no pair has many."""
 
@@ -329,12 +331,15 @@ def _onedex(fields: _Fields) -> Pool:
         raise fields.fault("stakingFee", f"special and staking fee exceed the total fee {total}")
     if fields.context.main is None:
         raise DocumentError("$.exchanges.OneDex: missing, though the document has OneDex pools")
+    pair_id = fields.number("pairId", entry.pair_id)
+    if pair_id > MAX_PAIR_ID:
+        raise fields.fault("pairId", f"{pair_id} is more than {MAX_PAIR_ID}")
     common = fields.common((2, 2))
     first, second = common["tokens"]
     main = fields.context.main
     return OneDexPool(
         **common,
-        pair_id=fields.number("pairId", entry.pair_id),
+        pair_id=pair_id,
         total_fee=total,
         special_fee=special,
         staking_fee=staking,

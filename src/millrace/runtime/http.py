@@ -109,10 +109,15 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         allow = refusal.headers.get("Allow")
         if allow is not None and _is_preflight(request):
             return web.Response(status=204, headers=preflight_headers(allow))
-        return error_response(refusal.reason.lower(), refusal.status, {"Allow": allow} if allow is not None else None)
+        return _refused(refusal, {"Allow": allow} if allow is not None else {})
     except Exception:
         log.exception("request failed", extra={"method": request.method, "route": route_of(request)})
         return error_response("internal error", 500)
+
+
+def _refused(refusal: web.HTTPException, headers: Mapping[str, str]) -> web.Response:
+    """A refusal of aiohttp's as the documented error body."""
+    return error_response(refusal.reason.lower(), refusal.status, headers)
 
 
 def _is_preflight(request: web.Request) -> bool:
@@ -356,6 +361,13 @@ class _Protocol(web.RequestHandler):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        if isinstance(resp, web.HTTPException):  # of `Expect`, which aiohttp looks at before any middleware
+            resp = _refused(resp, self.origins.headers(request.headers.get("Origin")))
+        return await super().finish_response(request, resp, start_time)
 
     def handle_error(
         self,

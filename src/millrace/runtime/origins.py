@@ -47,6 +47,6 @@ def preflight_headers(methods: str) -> dict[str, str]:
     """The answer to a browser that asks before it sends what a form could not send: JSON, for example."""
     return {
         "Access-Control-Allow-Methods": methods,
-        "Access-Control-Allow-Headers": "Content-Type, traceparent",
+        "Access-Control-Allow-Headers": "Content-Type, Last-Event-ID, traceparent",
         "Access-Control-Max-Age": str(_PREFLIGHT_SECONDS),
     }
