@@ -94,13 +94,18 @@ class Striker:
     async def _fail_over(self, awake: float) -> None:
         databases = self._world.databases
         async with databases.one:
-            lost = await databases.fail_over(awake)
+            lost = time.monotonic()
+            await databases.fail_over(stands_still=awake > 0)
             promoted = time.monotonic()
-            before = self._served()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                group.create_task(databases.bury(awake))
+                await (
+                    databases.written()
+                )  # till then a relayer may believe that it could claim, and refuse for the budget
+                before = self._served()
                 while self._served() == before:
                     await asyncio.sleep(0.01)
-            self.pauses.append((time.monotonic() - lost, promoted - lost))
+                self.pauses.append((time.monotonic() - lost, promoted - lost))
             await databases.replace()
 
 
