@@ -10,6 +10,7 @@ from millrace.runtime.postgres import asyncpg
 from servers.postgres import Postgres, Standby
 
 RETRY_SECONDS = 0.5
+ENDING_SECONDS = 0.1
 _RENEWED = "SELECT max(expires_at) FROM relayer_claims.seats"
 
 
@@ -74,6 +75,21 @@ class Databases:
             before = await connection.fetchval(_RENEWED)
             while await connection.fetchval(_RENEWED) == before:
                 await asyncio.sleep(0.01)
+        finally:
+            await connection.close()
+
+    async def end_sessions(self, how: str, seconds: float) -> None:
+        """What relayers ask the primary is cut off there, or all their sessions are, again and again."""
+        connection = await asyncpg.connect(self.primary.url)
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await connection.fetch(
+                        f"SELECT {how}(pid) FROM pg_stat_activity WHERE application_name LIKE 'millrace relayer%'"
+                    )
+                    await asyncio.sleep(ENDING_SECONDS)
+        except TimeoutError:
+            pass
         finally:
             await connection.close()
 

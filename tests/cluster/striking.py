@@ -46,6 +46,11 @@ class Striker:
                 await self._freeze(fault)
             case "signer":
                 await self._world.services[fault.victim].kill_child()
+            case "flush":
+                await self._flush()
+            case "sessions":
+                async with self._world.databases.one:
+                    await self._world.databases.end_sessions(fault.victim, fault.seconds)
             case "fail over":
                 await self._fail_over(fault.seconds)
             case _:
@@ -82,6 +87,14 @@ class Striker:
             server.pause()
             await asyncio.sleep(fault.seconds)
             server.resume()
+
+    async def _flush(self) -> None:
+        """Redis forgets everything, and goes on."""
+        async with self._one["redis"]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._world.redis.port)
+            writer.write(b"FLUSHALL\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            writer.close()
 
     async def _part(self, fault: Fault) -> None:
         hit = [line for line in self._world.lines if _is_of(line, fault.victim)]

@@ -37,6 +37,7 @@ _LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a momen
 _LOCK_SPACE = 0x6D696C6C  # "mill": advisory locks of this project
 _SESSION = {
     "synchronous_commit": "on",
+    "client_min_messages": "warning",  # see `_UNSURE`
     # Who waited for a lock has to see what its holder wrote, whatever the server's default is.
     "default_transaction_isolation": "read committed",
     # A session of a vanished host would hold its lock for hours.
@@ -44,6 +45,9 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_UNSURE = "SyncRepWaitForLSN"
+"""Where in the server a warning comes from that a commit was not waited for to be on the standby, as somebody cut the
+wait off (`pg_cancel_backend`): nothing else tells it from one that is there, and with its server it would be lost."""
 _PASSING = (
     OSError,  # TimeoutError is one
     asyncpg.InterfaceError,
@@ -52,6 +56,8 @@ _PASSING = (
     asyncpg.OperatorInterventionError,  # shut down, or starting
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
     asyncpg.TransactionRollbackError,
+    asyncpg.IdleInTransactionSessionTimeoutError,  # we stood still
+    asyncpg.LockNotAvailableError,  # by a lock_timeout of the role's
     asyncpg.ReadOnlySQLTransactionError,  # a standby that was not promoted yet
 )
 
@@ -89,6 +95,8 @@ class Postgres:
         """Which of the URL's servers it is to."""
         self._lost = ""
         """To which of them one was lost last."""
+        self._unsure = ""
+        """The server's words about a commit that its standby may not have."""
         self.place = _place(url)
         """`host:port/database`, for messages: no user, no password."""
 
@@ -122,7 +130,17 @@ class Postgres:
             self._drop()
         if self._connection is None:
             self._connection = await self._connect()
-        return await work(self._connection)
+        self._unsure = ""
+        result = await work(self._connection)
+        if self._unsure:
+            self._drop()
+            raise Unavailable(f"{self.place}: {self._unsure}")
+        return result
+
+    def _hear(self, _: Connection, message: Any) -> None:
+        """A warning, which comes before the answer that it belongs to."""
+        if message.server_source_function == _UNSURE:
+            self._unsure = message.message
 
     async def _connect(self) -> Connection:
         """A connection to the first of the URL's servers that is as it should be.
@@ -134,7 +152,7 @@ class Postgres:
         acknowledges nothing.
         """
         tasks = {asyncio.ensure_future(self._connect_to(url)): url for url in _each(self._url.reveal())}
-        asked, errors = set(tasks), list[BaseException]()
+        asked, errors = set(tasks), dict[str, BaseException]()
         chosen: Connection | None = None
         try:
             waiting = set(tasks)
@@ -150,7 +168,7 @@ class Postgres:
                 for task in done - set(good):
                     url, error = tasks.pop(task), task.exception()
                     assert error is not None
-                    errors.append(error)
+                    errors[url] = error
                     if first is None and asked & waiting and _may_pass(error):
                         again = asyncio.ensure_future(self._connect_later(url))
                         tasks[again] = url
@@ -165,7 +183,9 @@ class Postgres:
             for result in results:
                 if not isinstance(result, BaseException) and result is not chosen:
                     result.terminate()
-        raise next((error for error in errors if _may_pass(error)), errors[0])
+        if any(map(_may_pass, errors.values())):
+            raise Unavailable("; ".join(_words_of(url, error) for url, error in errors.items()))
+        raise next(iter(errors.values()))
 
     async def _connect_later(self, url: str) -> Connection:
         await asyncio.sleep(_AGAIN_SECONDS)
@@ -181,6 +201,7 @@ class Postgres:
             )
         except ValueError:  # its text may show the URL
             raise Refused("write the URL as postgresql://user:password@host:port/database") from None
+        connection.add_log_listener(self._hear)
         if self._on_connect is not None:
             try:
                 await self._on_connect(connection)
@@ -264,12 +285,19 @@ def _place(url: Secret) -> str:
     """What of a URL may be shown."""
     try:
         parts = urlsplit(url.reveal())
-        port = parts.port or 5432
+        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+        places = [f"{host.hostname or 'localhost'}:{host.port or 5432}" for host in hosts]
     except ValueError:
         return "postgresql"
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # a password with a / in it, say, that is not escaped
         return "postgresql"
-    return f"{parts.hostname or 'localhost'}:{port}{parts.path}"
+    return f"{','.join(places)}{parts.path}"
+
+
+def _words_of(url: str, error: BaseException) -> str:
+    """With the server that is meant, unless the words say it."""
+    ours = isinstance(error, Unavailable | Refused)
+    return str(error) if ours else f"{_place(Secret(url))}: {_words(error)}"
 
 
 def _words(error: BaseException) -> str:
