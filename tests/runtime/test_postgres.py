@@ -245,3 +245,26 @@ async def test_each_server_is_told_with_what_it_said(postgres: Server) -> None:
     words = str(told.value)
     assert f"127.0.0.1:{nobody}" in words and "no standby is waited for" in words and postgres.password not in words
     assert database.place == f"127.0.0.1:{nobody},127.0.0.1:{postgres.port}/postgres"
+
+
+async def test_who_meets_several_takes_the_one_of_the_highest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though another is there first; one that says nothing is waited for shortly."""
+    database = Postgres(Secret("postgresql://me@first,best,still/db"), "several")
+    ranks = {"first": 1, "best": 2, "still": 3}
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        for _ in range(ranks[host]):
+            await asyncio.sleep(0)
+        if host == "still":
+            await asyncio.Event().wait()
+        database._ranks[url] = ranks[host]
+        return Fake(host)
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    async with asyncio.timeout(30):
+        assert await database.ask(host) == "best"
+    assert len(asyncio.all_tasks()) == 1

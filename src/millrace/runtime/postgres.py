@@ -45,6 +45,9 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_TIMELINE = """
+SELECT system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int FROM pg_control_system()
+"""
 _UNSURE = "SyncRepWaitForLSN"
 """Where in the server a warning comes from that a commit was not waited for to be on the standby, as somebody cut the
 wait off (`pg_cancel_backend`): nothing else tells it from one that is there, and with its server it would be lost."""
@@ -73,14 +76,15 @@ class Refused(OSError):
 class Postgres:
     """One connection, opened at the first call and again after it was lost. Not for two threads at once.
 
-    `on_connect` runs first on every new connection: it takes locks and checks what others may have changed.
+    `on_connect` runs first on every new connection: it takes locks and checks what others may have changed. Who meets
+    several servers for the first time takes the one for which it returns most.
     """
 
     def __init__(
         self,
         url: Secret,
         application: str,
-        on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        on_connect: Callable[[Connection], Awaitable[int | None]] | None = None,
         seconds: float = _COMMAND_SECONDS,
     ) -> None:
         """`seconds`: a server that has not answered a command by then is taken for one that is gone."""
@@ -95,6 +99,8 @@ class Postgres:
         """Which of the URL's servers it is to."""
         self._lost = ""
         """To which of them one was lost last."""
+        self._ranks: dict[str, int] = {}
+        """What `on_connect` returned of each of them last."""
         self._unsure = ""
         """The server's words about a commit that its standby may not have."""
         self.place = _place(url)
@@ -149,7 +155,7 @@ class Postgres:
         leave none for those behind it, and a standby that was promoted would not be found. One that answers that it is
         not ready is asked again while another says nothing: it may be promoted before that one is given up. The one
         that was lost last is taken if no other answers soon: an old primary that is back beside the promoted one
-        acknowledges nothing.
+        acknowledges nothing. Who has lost none yet waits as long for all, and takes the one of the highest rank.
         """
         tasks = {asyncio.ensure_future(self._connect_to(url)): url for url in _each(self._url.reveal())}
         asked, errors = set(tasks), dict[str, BaseException]()
@@ -157,14 +163,17 @@ class Postgres:
         try:
             waiting = set(tasks)
             first: asyncio.Task[Connection] | None = None
-            while waiting and (first is None or tasks[first] == self._lost):
+            while waiting and (first is None or (tasks[first] == self._lost if self._lost else waiting & asked)):
                 soon = None if first is None else _OTHERS_SECONDS
                 done, waiting = await asyncio.wait(waiting, timeout=soon, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     break
                 good = [task for task in done if task.exception() is None]
-                good.sort(key=lambda task: tasks[task] == self._lost)
-                first = good[0] if good else first
+                first = max(
+                    good if first is None else [first, *good],
+                    key=lambda task: (tasks[task] != self._lost, self._ranks.get(tasks[task], 0)),
+                    default=None,
+                )
                 for task in done - set(good):
                     url, error = tasks.pop(task), task.exception()
                     assert error is not None
@@ -204,7 +213,7 @@ class Postgres:
         connection.add_log_listener(self._hear)
         if self._on_connect is not None:
             try:
-                await self._on_connect(connection)
+                self._ranks[url] = await self._on_connect(connection) or 0
             except BaseException:
                 connection.terminate()
                 raise
@@ -255,6 +264,15 @@ async def making(connection: Connection) -> AsyncIterator[None]:
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock($1, 0)", _LOCK_SPACE)
         yield
+
+
+async def timeline_of(connection: Connection) -> tuple[int, int]:
+    """Which database a primary is of, and how often a standby of it was promoted: of two primaries the old one has the
+    lower number. A server that does not tell has none of both."""
+    try:
+        return tuple(await connection.fetchrow(_TIMELINE))
+    except asyncpg.PostgresError:
+        return 0, 0
 
 
 async def take_lock(connection: Connection, name: str) -> bool:

@@ -24,7 +24,7 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.runtime.postgres import Connection, Refused, Unavailable, making
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
-from servers.postgres import Postgres
+from servers.postgres import Postgres, Standby
 
 ALICE = wallet(1)
 A, B, C = "a" * 32, "b" * 32, "c" * 32
@@ -748,6 +748,69 @@ async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Op
     async with asyncio.timeout(20):
         await asked
     await sharing.close()
+
+
+async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: Open, postgres: Postgres) -> None:
+    """Somebody sets the server's names of standbys to nothing under a running relayer: it says so, and waits."""
+
+    async def set_names(names: str) -> None:
+        postgres.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
+        while await seats._db.ask(lambda connection: connection.fetchval(shown)) != names:
+            pass
+
+    seats, shown = opened(needs_standby=True), "SHOW synchronous_standby_names"
+    seats._needs_standby = False
+    seats._db._session = {**seats._db._session, "synchronous_commit": "local"}  # there is no standby here to wait for
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    try:
+        await set_names("somebody")
+        seats._needs_standby = True
+        await sharing.sit()
+        sharing.start()
+        await sharing.take([row(1)])
+        await set_names("")
+        asked = asyncio.ensure_future(sharing.take([row(2)]))
+        async with asyncio.timeout(20):
+            while "no standby is waited for" not in (sharing.failed or ""):
+                await asyncio.sleep(0.01)
+        assert postgres.sql(f'SELECT nonce FROM "{seats._schema}".claims') == "1"
+        seats._db._drop()
+        with pytest.raises(Unavailable, match="no standby"):  # a running relayer does not end for it
+            await seats.whose([(ALICE.public, 1)])
+        assert sharing.why_not() and not asked.done()
+        postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'somebody'", "SELECT pg_reload_conf()")
+        async with asyncio.timeout(20):
+            await asked
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        await sharing.close()
+
+
+async def test_row_10_of_two_primaries_the_promoted_one_is_taken(opened: Open, postgres: Postgres) -> None:
+    """The old one acknowledges what it is asked, too: nobody goes to it who was, or can be, with the other."""
+    before, standby = opened(), Standby(postgres)
+    try:
+        await asyncio.to_thread(standby.prepare)
+        await standby.restart()
+        postgres.wait_for_standby()
+        position = await sat(before, A)
+        assert await before.claim([row(1)], position)
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        await asyncio.to_thread(standby.promote)
+        url = postgres.url.replace(str(postgres.port), f"{postgres.port},127.0.0.1:{standby.port}")
+        seats = Seats(Secret(url), before._schema, 2, LONG)
+        position = await sat(seats, B)
+        assert await seats._db.ask(lambda connection: connection.fetchval("SELECT inet_server_port()")) == standby.port
+        await asyncio.to_thread(standby.kill)
+        seats._db._drop()
+        with pytest.raises(Unavailable, match="an old primary, of timeline 1, and another was promoted, of timeline 2"):
+            await seats.position()
+        await standby.restart()
+        assert await seats.position() == position
+        await seats.close()
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        standby.close()
 
 
 async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None:
