@@ -73,6 +73,10 @@ class Refused(OSError):
     """The server answers that it cannot be done; the text tells an operator what."""
 
 
+class Damaged(Refused):
+    """The server cannot read what is asked for; other questions it may answer."""
+
+
 class Postgres:
     """One connection, opened at the first call and again after it was lost. Not for two threads at once.
 
@@ -128,6 +132,8 @@ class Postgres:
                 raise
             self._drop()
             raise Unavailable(f"{self.place}: {_words(error)}") from None
+        except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError) as error:
+            raise Damaged(f"{self.place}: {_words(error)}") from None
         except asyncpg.PostgresError as error:
             raise Refused(f"{self.place}: {_words(error)}") from None
 

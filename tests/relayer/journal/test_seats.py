@@ -786,6 +786,30 @@ async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: 
         await sharing.close()
 
 
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgres, says_so: bool) -> None:
+    """A nonce that the server has and cannot read is refused, alone; what was asked with it is claimed."""
+    seats = opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    schema = f'"{seats._schema}"'
+    done = "RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'" if says_so else "RETURN NULL"
+    postgres.sql(
+        f"CREATE FUNCTION {schema}.damage() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {done}; END$$",
+        f"CREATE TRIGGER damage BEFORE INSERT ON {schema}.claims FOR EACH ROW WHEN (NEW.nonce = 2) "
+        f"EXECUTE FUNCTION {schema}.damage()",
+    )
+    asked = [asyncio.ensure_future(sharing.take([row(nonce)])) for nonce in (1, 2, 3)]
+    await asyncio.sleep(0)
+    sharing.start()
+    async with asyncio.timeout(20):
+        first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    assert first is None and third is None and isinstance(second, JournalError if says_so else TakenElsewhere)
+    await sharing.take([row(4)])
+    assert sharing.lost is None and sharing.has(ALICE.public, 4) and not sharing.has(ALICE.public, 2)
+    await sharing.close()
+
+
 async def test_row_10_of_two_primaries_the_promoted_one_is_taken(opened: Open, postgres: Postgres) -> None:
     """The old one acknowledges what it is asked, too: nobody goes to it who was, or can be, with the other."""
     before, standby = opened(), Standby(postgres)

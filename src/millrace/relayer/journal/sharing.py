@@ -24,7 +24,7 @@ from millrace.relayer.journal.seats import Claimed, Made, Progress, Seat, SeatEr
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.runtime.postgres import Refused, Unavailable
+from millrace.runtime.postgres import Damaged, Refused, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,9 @@ MAX_NOTED = 16
 """Failures of a server that are logged until it answers again, each once."""
 GROUP = 2_000
 """Claims of one statement."""
+ASK_AGAIN = 5
+"""Whose a nonce is that is not ours, and not free either: others let go of it between our claim and the question, but
+not so often."""
 SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
 
@@ -52,12 +55,20 @@ class ClaimsError(JournalError):
     """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
 
 
+class ClaimDamaged(ClaimsError):
+    """The server cannot read what it has of these claims."""
+
+
 class TakenElsewhere(NonceTaken):
     """Another relayer, or another payload, has the nonce."""
 
     def __init__(self, claimed: Claimed) -> None:
         super().__init__("a nonce of this sender is claimed")
         self.claimed = claimed
+
+
+_UNREADABLE = Claimed(b"", -1, "", "journalled", None, None)
+"""Who has a nonce that the server neither gives us nor tells anything of."""
 
 
 class ProgrammeFull(NonceTaken):
@@ -388,6 +399,14 @@ class Sharing:
                     self._refuse(group, "the journal is not written")
                     return
             taken, refused = await self._claim(records, charges=_charged(records, group))
+        except ClaimDamaged as error:
+            if len(group) > 1:  # one of them
+                for waiting in group:
+                    await self._serve([waiting])
+                return
+            log.critical("the claims' server has damaged data", extra={"error": str(error)})
+            self._refuse(group, str(error))
+            return
         except BaseException as error:
             for waiting in group:
                 _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
@@ -415,7 +434,7 @@ class Sharing:
         Raises `JournalError`.
         """
         refused: set[tuple[bytes, int]] = set()
-        while True:
+        for asked in range(ASK_AGAIN):
             made = await self._claim_once(records, ended_ms, charges)
             refused |= made.refused
             if made.refused:
@@ -424,6 +443,9 @@ class Sharing:
             if made.are_all_new:
                 break
             whose = await self.whose([_name(item) for item in records])
+            if asked == ASK_AGAIN - 1:
+                log.critical("the claims' server has damaged data: nobody has nonces that are not free")
+                whose = {_name(item): _UNREADABLE for item in records} | whose
             if all(_name(item) in whose for item in records):
                 others = {
                     name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
@@ -449,6 +471,8 @@ class Sharing:
                 self._position += 1
             except Unavailable as error:
                 self._note(error)
+            except Damaged as error:
+                raise ClaimDamaged(str(error)) from error
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
@@ -543,6 +567,8 @@ class Sharing:
             except Unavailable as error:
                 self._note(error)
                 await asyncio.sleep(RETRY_SECONDS)
+            except Damaged as error:
+                raise ClaimDamaged(str(error)) from error
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
