@@ -786,6 +786,17 @@ async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: 
         await sharing.close()
 
 
+def test_a_clock_of_a_server_that_was_set_is_noticed() -> None:
+    """By how much at least, whichever way, once; an answer that took long says nothing."""
+    at = 1000.0
+    clock, found = ServerClock(lambda: 0, lambda: at), []
+    for seconds, took in ((1000, 0), (1001, 1), (1002, 3), (4603, 1), (1004, 1), (1005, 1)):
+        asked, at = at, at + took
+        clock.answered(asked, seconds * 1000)
+        found.append(clock.set_by)
+    assert [round(seconds) for seconds in found] == [0, 0, 0, 3597, -3599, 0]
+
+
 @pytest.mark.parametrize("says_so", [True, False])
 async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgres, says_so: bool) -> None:
     """A nonce that the server has and cannot read is refused, alone; what was asked with it is claimed."""

@@ -44,6 +44,8 @@ GROUP = 2_000
 ASK_AGAIN = 5
 """Whose a nonce is that is not ours, and not free either: others let go of it between our claim and the question, but
 not so often."""
+AGREE_SECONDS = 2.0
+"""Clocks of servers that are set by the network are less apart."""
 SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
 
@@ -502,6 +504,11 @@ class Sharing:
             progress = self._telling = await self._take_progress()
             renewed = await self._sure(lambda seats: seats.renew(progress))
             self._telling = None
+            if abs(self._seats.clock.set_by) > AGREE_SECONDS:
+                seconds = round(self._seats.clock.set_by, 1)
+                log.error(
+                    "the clock of the claims' server was set: leases and budgets follow it", extra={"seconds": seconds}
+                )
             self._has_cursor |= progress.cursor is not None
             before, self._position = self._position, renewed.found
             self._must_remember(before)
