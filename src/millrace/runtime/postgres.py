@@ -69,6 +69,10 @@ class Unavailable(OSError):
     """The server cannot be reached, or refuses for a reason that passes. Trying again makes sense."""
 
 
+class Unfit(Unavailable):
+    """A server answers and is not to be used, as others know better; the text tells an operator why."""
+
+
 class Refused(OSError):
     """The server answers that it cannot be done; the text tells an operator what."""
 
@@ -199,7 +203,8 @@ class Postgres:
                 if not isinstance(result, BaseException) and result is not chosen:
                     result.terminate()
         if any(map(_may_pass, errors.values())):
-            raise Unavailable("; ".join(_words_of(url, error) for url, error in errors.items()))
+            kind = Unfit if any(isinstance(error, Unfit) for error in errors.values()) else Unavailable
+            raise kind("; ".join(_words_of(url, error) for url, error in errors.items()))
         raise next(iter(errors.values()))
 
     async def _connect_later(self, url: str) -> Connection:

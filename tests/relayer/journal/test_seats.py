@@ -21,7 +21,7 @@ from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_
 from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
-from millrace.runtime.postgres import Connection, Refused, Unavailable, making
+from millrace.runtime.postgres import Connection, Refused, Unavailable, Unfit, making
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres, Standby
@@ -774,10 +774,11 @@ async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: 
             while "no standby is waited for" not in (sharing.failed or ""):
                 await asyncio.sleep(0.01)
         assert postgres.sql(f'SELECT nonce FROM "{seats._schema}".claims') == "1"
-        seats._db._drop()
-        with pytest.raises(Unavailable, match="no standby"):  # a running relayer does not end for it
-            await seats.whose([(ALICE.public, 1)])
-        assert sharing.why_not() and not asked.done()
+        assert sharing.why_not() == "the claims' server is not fit to be used" and not asked.done()
+        async with sharing._one:
+            seats._db._drop()
+            with pytest.raises(Unfit, match="no standby"):  # a running relayer does not end for it
+                await seats.whose([(ALICE.public, 1)])
         postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'somebody'", "SELECT pg_reload_conf()")
         async with asyncio.timeout(20):
             await asked

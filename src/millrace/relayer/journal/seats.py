@@ -28,6 +28,7 @@ from millrace.runtime.postgres import (
     Postgres,
     Refused,
     Unavailable,
+    Unfit,
     making,
     timeline_of,
     use_schema,
@@ -301,10 +302,10 @@ class Seats:
         if await connection.fetchval("SHOW fsync") != "on":
             raise Refused(f"{self._db.place}: the server runs with fsync = off: what it commits can be lost")
         if self._needs_standby and not await connection.fetchval(f"SELECT {_NAMES}"):
-            raise (Refused if self.number < 0 else Unavailable)(self._no_standby())
+            raise (Refused if self.number < 0 else Unfit)(self._no_standby())
         database, timeline = await timeline_of(connection)
         if timeline < self._timelines.get(database, 0):
-            raise Unavailable(
+            raise Unfit(
                 f"{self._db.place}: one of these servers is an old primary, of timeline {timeline}, and another was "
                 f"promoted, of timeline {self._timelines[database]}: stop the old one, or start this relayer anew if "
                 "that one is gone for good"
@@ -313,13 +314,13 @@ class Seats:
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
         if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
-            raise Unavailable(self._forgotten(known))  # maybe an old primary that is back: another one may have all
+            raise Unfit(self._forgotten(known))  # maybe an old primary that is back: another one may have all
         return timeline
 
     def _check_standby(self, names: str) -> None:
-        """Somebody may have set it to nothing meanwhile. Raises `Unavailable`."""
+        """Somebody may have set it to nothing meanwhile. Raises `Unfit`."""
         if self._needs_standby and not names:
-            raise Unavailable(self._no_standby())
+            raise Unfit(self._no_standby())
 
     def _no_standby(self) -> str:
         return (
@@ -384,7 +385,7 @@ class Seats:
             async with connection.transaction():
                 commits = int(await connection.fetchval(_COMMITS))
                 if commits < self.commits:
-                    raise Unavailable(self._forgotten(commits))
+                    raise Unfit(self._forgotten(commits))
                 asked = self.clock.asked()
                 row = await connection.fetchrow(
                     "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"

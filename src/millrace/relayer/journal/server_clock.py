@@ -31,7 +31,7 @@ class ServerClock:
         self._wall = wall
         self._boot = boot
         self.set_by = 0.0
-        """Seconds by which at least the server's clock was set, or another server's is ahead, between its last two answers."""
+        """Seconds by which at least the server's clock was set, or another's is ahead, between its last two answers."""
         self._began: tuple[float, float] | None = None
         """When the server's clock stood at nothing, by `boot`: not before the first, and not after the second."""
 

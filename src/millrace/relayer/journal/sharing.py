@@ -24,7 +24,7 @@ from millrace.relayer.journal.seats import Claimed, Made, Progress, Seat, SeatEr
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.runtime.postgres import Damaged, Refused, Unavailable
+from millrace.runtime.postgres import Damaged, Refused, Unavailable, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +132,8 @@ class Sharing:
         """Claims that were asked for and not answered."""
         self.failed: str | None = None
         """Why the server does not answer, until it does."""
+        self._is_unfit = False
+        """It does, and is not to be used."""
         self._noted: set[str] = set()
         """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
@@ -162,7 +164,9 @@ class Sharing:
         """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
         if self.lost is not None:
             return "this relayer has lost its seat among those that share their claims"
-        return None if self.failed is None else "the claims' server does not answer"
+        if self.failed is None:
+            return None
+        return f"the claims' server {'is not fit to be used' if self._is_unfit else 'does not answer'}"
 
     # ---- the seat
 
@@ -588,10 +592,10 @@ class Sharing:
     def _note(self, error: Exception) -> None:
         self.failures += 1
         self._failed_at = asyncio.get_running_loop().time()
-        self.failed = str(error)
+        self.failed, self._is_unfit = str(error), isinstance(error, Unfit)
         if self.failed not in self._noted and len(self._noted) < MAX_NOTED:
             self._noted.add(self.failed)
-            log.error("the claims' server does not answer: nothing is accepted", extra={"error": self.failed})
+            log.error(f"{self.why_not()}: nothing is accepted", extra={"error": self.failed})
 
     async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         async with self._one:
