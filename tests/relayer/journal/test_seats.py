@@ -18,7 +18,7 @@ from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
-from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import RETRY_SECONDS, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
 from millrace.runtime.postgres import Connection, Refused, Unavailable, Unfit, making
@@ -798,19 +798,23 @@ def test_a_clock_of_a_server_that_was_set_is_noticed() -> None:
     assert [round(seconds) for seconds in found] == [0, 0, 0, 3597, -3599, 0]
 
 
+def break_claims_of(postgres: Postgres, schema: str, nonce: int, how: str) -> None:
+    """The server does not insert a claim of this nonce."""
+    postgres.sql(
+        f'CREATE FUNCTION "{schema}".fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {how}; END$$',
+        f'CREATE TRIGGER fail BEFORE INSERT ON "{schema}".claims FOR EACH ROW WHEN (NEW.nonce = {nonce}) '
+        f'EXECUTE FUNCTION "{schema}".fail()',
+    )
+
+
 @pytest.mark.parametrize("says_so", [True, False])
 async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgres, says_so: bool) -> None:
     """A nonce that the server has and cannot read is refused, alone; what was asked with it is claimed."""
     seats = opened()
     sharing = Sharing(seats, A, "host:/a", lambda: 0)
     await sharing.sit()
-    schema = f'"{seats._schema}"'
-    done = "RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'" if says_so else "RETURN NULL"
-    postgres.sql(
-        f"CREATE FUNCTION {schema}.damage() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {done}; END$$",
-        f"CREATE TRIGGER damage BEFORE INSERT ON {schema}.claims FOR EACH ROW WHEN (NEW.nonce = 2) "
-        f"EXECUTE FUNCTION {schema}.damage()",
-    )
+    how = "RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'" if says_so else "RETURN NULL"
+    break_claims_of(postgres, seats._schema, 2, how)
     asked = [asyncio.ensure_future(sharing.take([row(nonce)])) for nonce in (1, 2, 3)]
     await asyncio.sleep(0)
     sharing.start()
@@ -819,6 +823,39 @@ async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgre
     assert first is None and third is None and isinstance(second, JournalError if says_so else TakenElsewhere)
     await sharing.take([row(4)])
     assert sharing.lost is None and sharing.has(ALICE.public, 4) and not sharing.has(ALICE.public, 2)
+    await sharing.close()
+
+
+async def test_a_server_whose_disk_is_full_is_one_that_is_away(
+    opened: Open, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while it answers how far it is: new claims are refused, it is asked after pauses, and said once."""
+    seats, pauses = opened(), asyncio.Semaphore(0)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    full = "RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"
+    break_claims_of(postgres, seats._schema, 2, full)
+    sharing.start()
+    sleep = asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        if seconds == RETRY_SECONDS:
+            pauses.release()
+        await sleep(0 if seconds == RETRY_SECONDS else seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", counted)
+    asked = asyncio.ensure_future(sharing.take([row(2)]))
+    async with asyncio.timeout(20):
+        for _ in range(3):
+            await pauses.acquire()
+            with pytest.raises(JournalError):
+                await sharing.take([row(3)])
+    said = [record.getMessage() for record in caplog.records if "claims' server" in record.getMessage()]
+    assert said == ["the claims' server does not answer: nothing is accepted"] and not asked.done()
+    postgres.sql(f'DROP TRIGGER fail ON "{seats._schema}".claims')
+    async with asyncio.timeout(20):
+        await asked
+    await sharing.take([row(3)])
     await sharing.close()
 
 

@@ -465,6 +465,7 @@ class Sharing:
     ) -> Made:
         """Claim what nobody has and programmes pay. Raises `JournalError`."""
         needed = self.portions.claim(sum(item.fee for item in records))
+        pause = 0.0
         while True:
             before = self._position
             try:
@@ -482,11 +483,15 @@ class Sharing:
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
+                self._answers()
                 for item in charges:
                     if (item.sender, item.nonce) in made.refused:
                         self.allowances.refuse(item.programme, item.sender)
                 return made
-            self._position = await self._sure(lambda seats: seats.position())
+            await asyncio.sleep(pause)
+            pause = RETRY_SECONDS
+            # A server whose disk is full answers this, and claims nothing: it is not well yet.
+            self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
 
     def _must_remember(self, acknowledged: int) -> None:
@@ -570,8 +575,11 @@ class Sharing:
             return False
         return True
 
-    async def _sure(self, work: Callable[[Seats], Awaitable[T]]) -> T:
-        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help."""
+    async def _sure(self, work: Callable[[Seats], Awaitable[T]], *, makes_well: bool = True) -> T:
+        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help.
+
+        `makes_well`: then others may ask, too.
+        """
         while True:
             try:
                 answer = await self._call(work)
@@ -583,11 +591,15 @@ class Sharing:
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
-                if self.failed is not None:
-                    log.info("the claims' server answers again")
-                    self._noted.clear()
-                self.failed = None
+                if makes_well:
+                    self._answers()
                 return answer
+
+    def _answers(self) -> None:
+        if self.failed is not None:
+            log.info("the claims' server answers again")
+            self._noted.clear()
+        self.failed = None
 
     def _note(self, error: Exception) -> None:
         self.failures += 1
