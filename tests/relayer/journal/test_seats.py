@@ -441,6 +441,20 @@ async def test_two_that_begin_at_once(opened: Open, postgres: Postgres) -> None:
     await first.leave()
 
 
+async def test_who_stands_by_holds_no_claim_up(opened: Open) -> None:
+    """It asks for a seat each second: what is made already is not made anew, for which claims would have to wait."""
+    first = opened()
+    await sat(first, A)
+    other = opened()
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction(), asyncio.timeout(20):
+            await connection.execute("LOCK TABLE claims IN ROW EXCLUSIVE MODE")  # as a claim does
+            await other.open()
+
+    await first._db.ask(work)
+
+
 async def test_who_stands_still_in_the_middle_holds_nobody_up_for_long(opened: Open, postgres: Postgres) -> None:
     """A transaction that nobody goes on with is ended by the server, and with it what it had locked."""
     frozen = opened()

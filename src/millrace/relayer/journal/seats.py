@@ -86,6 +86,9 @@ CREATE TABLE IF NOT EXISTS sums (
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
 {programmes.SCHEMA}
 """
+_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL"
+"""Of what is made the table that came last. Whoever stands by asks every second, and to make an index that is there
+keeps claims waiting all the same."""
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
     ADD wants BOOLEAN NOT NULL DEFAULT false;
@@ -338,21 +341,12 @@ class Seats:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
 
         async def work(connection: Connection) -> str:
-            async with making(connection):
-                await connection.execute(_SCHEMA)
+            row = None
+            if await connection.fetchval(_IS_MADE):
                 row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
-                if row is None:
-                    row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
-                    await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
-                    await connection.execute(
-                        "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
-                        "FROM generate_series(0, $1 - 1) AS number",
-                        self._seats,
-                        PORTIONS,
-                    )
-                elif row["version"] == 1:
-                    await self._bring_up_to_date(connection)
-                    row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+            if row is None or row["version"] == 1:
+                async with making(connection):
+                    row = await self._make(connection)
             if row["version"] != _VERSION:
                 raise Refused(f"{self._db.place}: the claims are of version {row['version']}: start that version")
             if row["seats"] != self._seats:
@@ -363,6 +357,23 @@ class Seats:
             return str(row["id"])
 
         return await self._db.ask(work)
+
+    async def _make(self, connection: Connection) -> Any:
+        await connection.execute(_SCHEMA)
+        row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+        if row is None:
+            row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
+            await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
+            await connection.execute(
+                "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
+                "FROM generate_series(0, $1 - 1) AS number",
+                self._seats,
+                PORTIONS,
+            )
+        elif row["version"] == 1:
+            await self._bring_up_to_date(connection)
+            row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+        return row
 
     async def _bring_up_to_date(self, connection: Connection) -> None:
         """Raises `Refused` beside who would go on in its old way."""
