@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from typing import Any
 
 import pytest
@@ -43,6 +44,25 @@ async def test_a_lost_connection_is_said(service: FakeRelayer, relayer: Relayer)
         second = await account.next(WAIT)
         assert isinstance(second, AccountDelta) and second.data.nonce == 2
     assert service.requests[-1] == {"action": "unsubscribe", "topic": "address/erd1a", "requestId": "3"}
+
+
+async def test_two_connections_lost_at_once_are_one_time(service: FakeRelayer, relayer: Relayer) -> None:
+    """A client that is moved on before it could ask for its topic again hears from when on nothing was heard."""
+
+    def silent(request: dict[str, Any]) -> dict[str, Any] | None:
+        return None if request["action"] == "subscribe" else usual(request)
+
+    async with await relayer.account("erd1a") as account:
+        service.answer = silent
+        service.sockets.clear()
+        service.abort()
+        await service.until(lambda: len(service.topics()) == 2)
+        second = time.time()
+        service.answer = usual
+        service.abort()
+        missed = await account.next(WAIT)
+        assert isinstance(missed, Missed) and missed.since is not None and missed.since < second
+        assert service.topics() == ["address/erd1a"] * 3
 
 
 async def test_numbers_left_out_are_said(service: FakeRelayer, relayer: Relayer) -> None:

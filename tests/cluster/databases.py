@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 
 from cluster.lines import Line
+from millrace.runtime.postgres import asyncpg
 from servers.postgres import Postgres, Standby
 
 RETRY_SECONDS = 0.5
+ENDING_SECONDS = 0.1
+_RENEWED = "SELECT max(expires_at) FROM relayer_claims.seats"
 
 
 class Databases:
@@ -18,6 +20,8 @@ class Databases:
     def __init__(self) -> None:
         self.primary = Postgres()
         self.standby: Standby | None = None
+        self.lost: Postgres | None = None
+        """Who was the primary until its standby was promoted."""
         self.place = 0
         """Of the primary."""
         self.between = Line(("database0", "database1"), ("127.0.0.1", self.primary.port))
@@ -36,7 +40,7 @@ class Databases:
     async def close(self) -> None:
         """Leave nothing."""
         await self.between.stop()
-        for server in (self.primary, self.standby):
+        for server in (self.primary, self.standby, self.lost):
             if server is not None:
                 server.close()
 
@@ -45,30 +49,52 @@ class Databases:
         assert self.standby is not None
         return self.primary if place == self.place else self.standby
 
-    async def fail_over(self, awake: float) -> float:
-        """The primary is gone and its standby is promoted; when it was lost. A new standby follows later.
-
-        With `awake` the old one only stood still, and is back for so many seconds: nobody has told it.
-        """
+    async def fail_over(self, *, stands_still: bool) -> None:
+        """The primary is gone, or only stands still, and its standby is promoted; `bury` the old one."""
         standby = self.standby
         assert standby is not None
-        lost = time.monotonic()
-        if awake:
-            self.primary.pause()
-        else:
-            self.primary.kill()
+        await asyncio.to_thread(self.primary.pause if stands_still else self.primary.kill)
         await asyncio.to_thread(standby.promote)
-        if awake:
-            self.primary.resume()
-            await asyncio.sleep(awake)
-        self.primary.close()
-        self.primary, self.standby = standby, None
+        self.lost, self.primary, self.standby = self.primary, standby, None
         self.place = 1 - self.place
         self.fail_overs += 1
-        return lost
+
+    async def bury(self, awake: float) -> None:
+        """The lost primary is gone for good. If it stood still it is back for so many seconds: nobody has told it."""
+        assert self.lost is not None
+        if awake:
+            self.lost.resume()
+            await asyncio.sleep(awake)
+        await asyncio.to_thread(self.lost.close)  # it deletes a folder, and lines lead through this event loop
+        self.lost = None
+
+    async def written(self) -> None:
+        """Return once a relayer has written to the server that is the primary now."""
+        connection = await asyncpg.connect(self.primary.url)
+        try:
+            before = await connection.fetchval(_RENEWED)
+            while await connection.fetchval(_RENEWED) == before:
+                await asyncio.sleep(0.01)
+        finally:
+            await connection.close()
+
+    async def end_sessions(self, how: str, seconds: float) -> None:
+        """What relayers ask the primary is cut off there, or all their sessions are, again and again."""
+        connection = await asyncpg.connect(self.primary.url)
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    await connection.fetch(
+                        f"SELECT {how}(pid) FROM pg_stat_activity WHERE application_name LIKE 'millrace relayer%'"
+                    )
+                    await asyncio.sleep(ENDING_SECONDS)
+        except TimeoutError:
+            pass
+        finally:
+            await connection.close()
 
     async def replace(self) -> None:
-        """A new standby stands where the lost one did."""
+        """A new standby stands where the lost primary did."""
         self.between.to = "127.0.0.1", self.primary.port
         await self._follow()
 

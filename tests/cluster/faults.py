@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from cluster.lines import Way
 
-Kind = Literal["kill", "freeze", "isolate", "line", "signer", "fail over"]
+Kind = Literal["kill", "freeze", "isolate", "line", "signer", "flush", "sessions", "fail over"]
 LONGEST = 8.0
 """Seconds; more than twice the lease of a seat."""
 CHAIN_LONGEST = 2.0
@@ -19,8 +19,10 @@ KILLED = ("relayer0", "relayer1", "relayer2", "edge0", "edge1", "notifier0", "no
 FROZEN = (*KILLED, "chain")
 ISOLATED = ("relayer0", "relayer1", "relayer2", "edge0", "edge1", "notifier0", "notifier1", "database0", "database1",
             "redis", "broker")  # fmt: skip
+ENDED = ("pg_cancel_backend", "pg_terminate_backend")
+"""What operators do to sessions of a database that seem to hang."""
 WAYS: tuple[Way, ...] = ("silent", "deaf", "mute", "cut")
-WEIGHTS: dict[Kind, int] = {"kill": 30, "freeze": 25, "isolate": 20, "line": 20, "signer": 5}
+WEIGHTS: dict[Kind, int] = {"kill": 30, "freeze": 25, "isolate": 20, "line": 20, "signer": 5, "flush": 4, "sessions": 6}
 
 
 class Fault(NamedTuple):
@@ -55,7 +57,7 @@ def _fault(chance: random.Random, at: float, lines: list[str]) -> Fault:
     (kind,) = chance.choices(list(WEIGHTS), list(WEIGHTS.values()))
     victims = {
         "kill": KILLED, "freeze": FROZEN, "isolate": ISOLATED, "line": tuple(sorted(lines)),
-        "signer": ("relayer0", "relayer1", "relayer2"),
+        "signer": ("relayer0", "relayer1", "relayer2"), "flush": ("redis",), "sessions": ENDED,
     }  # fmt: skip
     victim = chance.choice(victims[kind])
     longest = CHAIN_LONGEST if victim == "chain" else LONGEST

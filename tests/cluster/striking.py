@@ -46,6 +46,11 @@ class Striker:
                 await self._freeze(fault)
             case "signer":
                 await self._world.services[fault.victim].kill_child()
+            case "flush":
+                await self._flush()
+            case "sessions":
+                async with self._world.databases.one:
+                    await self._world.databases.end_sessions(fault.victim, fault.seconds)
             case "fail over":
                 await self._fail_over(fault.seconds)
             case _:
@@ -83,6 +88,14 @@ class Striker:
             await asyncio.sleep(fault.seconds)
             server.resume()
 
+    async def _flush(self) -> None:
+        """Redis forgets everything, and goes on."""
+        async with self._one["redis"]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._world.redis.port)
+            writer.write(b"FLUSHALL\r\n")
+            assert await reader.readexactly(5) == b"+OK\r\n"
+            writer.close()
+
     async def _part(self, fault: Fault) -> None:
         hit = [line for line in self._world.lines if _is_of(line, fault.victim)]
         for line in hit:
@@ -94,13 +107,18 @@ class Striker:
     async def _fail_over(self, awake: float) -> None:
         databases = self._world.databases
         async with databases.one:
-            lost = await databases.fail_over(awake)
+            lost = time.monotonic()
+            await databases.fail_over(stands_still=awake > 0)
             promoted = time.monotonic()
-            before = self._served()
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                group.create_task(databases.bury(awake))
+                await (
+                    databases.written()
+                )  # till then a relayer may believe that it could claim, and refuse for the budget
+                before = self._served()
                 while self._served() == before:
                     await asyncio.sleep(0.01)
-            self.pauses.append((time.monotonic() - lost, promoted - lost))
+                self.pauses.append((time.monotonic() - lost, promoted - lost))
             await databases.replace()
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from millrace.runtime.postgres import Connection, Postgres, Refused, Unavailable
 from millrace.runtime.settings import Secret
+from millrace.system.ports import free_ports
 from servers.postgres import Postgres as Server
 
 
@@ -173,3 +175,96 @@ async def test_a_standby_is_found_while_the_lost_primary_says_nothing(monkeypatc
     async with asyncio.timeout(30):
         assert await database.ask(host) == "standby"
     assert asked == ["still", *["standby"] * 3] and len(asyncio.all_tasks()) == 1
+
+
+def stop_waiting(server: Server, application: str) -> None:
+    """What an operator does to a commit that hangs as no standby is there."""
+    waits = f"application_name = '{application}' AND wait_event = 'SyncRep'"
+    deadline = time.monotonic() + 20
+    while server.sql(f"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE {waits}") != "t":
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_commit_that_no_standby_has_is_not_acknowledged(postgres: Server, together: bool) -> None:
+    """The server says done when its wait for a standby is cut off: a promoted one would not have what was done."""
+    database = Postgres(url_of(postgres), "hanging")
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction() if together else contextlib.nullcontext():
+            await connection.execute("CREATE TABLE IF NOT EXISTS made (number INTEGER)")
+
+    await database.ask(lambda connection: connection.execute("DROP TABLE IF EXISTS made"))
+    postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        asked = asyncio.ensure_future(database.ask(work))
+        await asyncio.to_thread(stop_waiting, postgres, "hanging")
+        with pytest.raises(Unavailable, match="synchronous replication"):
+            await asked
+        assert postgres.sql("SELECT to_regclass('made')") == "made", "it is there, and may be lost with its server"
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    await database.ask(work)
+    await database.leave()
+
+
+async def test_what_a_server_ends_for_its_settings_may_pass(postgres: Server) -> None:
+    """A transaction that stood still, and a lock that is waited for in vain: the next time it may go."""
+    database, other = Postgres(url_of(postgres), "impatient"), Postgres(url_of(postgres), "locking")
+    there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'impatient'"
+
+    async def stand_still(connection: Connection) -> None:
+        await connection.execute("SET idle_in_transaction_session_timeout = '10ms'")
+        async with connection.transaction():
+            while await asyncio.to_thread(postgres.sql, there) != "0":
+                pass
+            await connection.execute("SELECT 1")
+
+    async def lock(connection: Connection) -> None:
+        await connection.execute("SET lock_timeout = '10ms'; SELECT pg_advisory_lock(7)")
+
+    with pytest.raises(Unavailable):
+        await database.ask(stand_still)
+    await other.ask(lock)
+    with pytest.raises(Unavailable, match="lock timeout"):
+        await database.ask(lock)
+    await database.leave()
+    await other.leave()
+
+
+async def test_each_server_is_told_with_what_it_said(postgres: Server) -> None:
+    """An operator reads why none was taken, not only that one of them is away."""
+
+    async def refuse(_: Connection) -> None:
+        raise Refused("no standby is waited for")
+
+    (nobody,) = free_ports(1)
+    database = Postgres(url_of(postgres, nobody), "several", refuse)
+    with pytest.raises(Unavailable) as told:
+        await database.ask(lambda connection: connection.fetchval("SELECT 1"))
+    words = str(told.value)
+    assert f"127.0.0.1:{nobody}" in words and "no standby is waited for" in words and postgres.password not in words
+    assert database.place == f"127.0.0.1:{nobody},127.0.0.1:{postgres.port}/postgres"
+
+
+async def test_who_meets_several_takes_the_one_of_the_highest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though another is there first; one that says nothing is waited for shortly."""
+    database = Postgres(Secret("postgresql://me@first,best,still/db"), "several")
+    ranks = {"first": 1, "best": 2, "still": 3}
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        for _ in range(ranks[host]):
+            await asyncio.sleep(0)
+        if host == "still":
+            await asyncio.Event().wait()
+        database._ranks[url] = ranks[host]
+        return Fake(host)
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    async with asyncio.timeout(30):
+        assert await database.ask(host) == "best"
+    assert len(asyncio.all_tasks()) == 1

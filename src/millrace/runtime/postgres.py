@@ -37,6 +37,7 @@ _LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a momen
 _LOCK_SPACE = 0x6D696C6C  # "mill": advisory locks of this project
 _SESSION = {
     "synchronous_commit": "on",
+    "client_min_messages": "warning",  # see `_UNSURE`
     # Who waited for a lock has to see what its holder wrote, whatever the server's default is.
     "default_transaction_isolation": "read committed",
     # A session of a vanished host would hold its lock for hours.
@@ -44,6 +45,12 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_TIMELINE = """
+SELECT system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int FROM pg_control_system()
+"""
+_UNSURE = "SyncRepWaitForLSN"
+"""Where in the server a warning comes from that a commit was not waited for to be on the standby, as somebody cut the
+wait off (`pg_cancel_backend`): nothing else tells it from one that is there, and with its server it would be lost."""
 _PASSING = (
     OSError,  # TimeoutError is one
     asyncpg.InterfaceError,
@@ -52,6 +59,8 @@ _PASSING = (
     asyncpg.OperatorInterventionError,  # shut down, or starting
     asyncpg.InsufficientResourcesError,  # disk full, too many connections
     asyncpg.TransactionRollbackError,
+    asyncpg.IdleInTransactionSessionTimeoutError,  # we stood still
+    asyncpg.LockNotAvailableError,  # by a lock_timeout of the role's
     asyncpg.ReadOnlySQLTransactionError,  # a standby that was not promoted yet
 )
 
@@ -60,21 +69,30 @@ class Unavailable(OSError):
     """The server cannot be reached, or refuses for a reason that passes. Trying again makes sense."""
 
 
+class Unfit(Unavailable):
+    """A server answers and is not to be used, as others know better; the text tells an operator why."""
+
+
 class Refused(OSError):
     """The server answers that it cannot be done; the text tells an operator what."""
+
+
+class Damaged(Refused):
+    """The server cannot read what is asked for; other questions it may answer."""
 
 
 class Postgres:
     """One connection, opened at the first call and again after it was lost. Not for two threads at once.
 
-    `on_connect` runs first on every new connection: it takes locks and checks what others may have changed.
+    `on_connect` runs first on every new connection: it takes locks and checks what others may have changed. Who meets
+    several servers for the first time takes the one for which it returns most.
     """
 
     def __init__(
         self,
         url: Secret,
         application: str,
-        on_connect: Callable[[Connection], Awaitable[None]] | None = None,
+        on_connect: Callable[[Connection], Awaitable[int | None]] | None = None,
         seconds: float = _COMMAND_SECONDS,
     ) -> None:
         """`seconds`: a server that has not answered a command by then is taken for one that is gone."""
@@ -89,6 +107,10 @@ class Postgres:
         """Which of the URL's servers it is to."""
         self._lost = ""
         """To which of them one was lost last."""
+        self._ranks: dict[str, int] = {}
+        """What `on_connect` returned of each of them last."""
+        self._unsure = ""
+        """The server's words about a commit that its standby may not have."""
         self.place = _place(url)
         """`host:port/database`, for messages: no user, no password."""
 
@@ -114,6 +136,8 @@ class Postgres:
                 raise
             self._drop()
             raise Unavailable(f"{self.place}: {_words(error)}") from None
+        except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError) as error:
+            raise Damaged(f"{self.place}: {_words(error)}") from None
         except asyncpg.PostgresError as error:
             raise Refused(f"{self.place}: {_words(error)}") from None
 
@@ -122,7 +146,17 @@ class Postgres:
             self._drop()
         if self._connection is None:
             self._connection = await self._connect()
-        return await work(self._connection)
+        self._unsure = ""
+        result = await work(self._connection)
+        if self._unsure:
+            self._drop()
+            raise Unavailable(f"{self.place}: {self._unsure}")
+        return result
+
+    def _hear(self, _: Connection, message: Any) -> None:
+        """A warning, which comes before the answer that it belongs to."""
+        if message.server_source_function == _UNSURE:
+            self._unsure = message.message
 
     async def _connect(self) -> Connection:
         """A connection to the first of the URL's servers that is as it should be.
@@ -131,26 +165,29 @@ class Postgres:
         leave none for those behind it, and a standby that was promoted would not be found. One that answers that it is
         not ready is asked again while another says nothing: it may be promoted before that one is given up. The one
         that was lost last is taken if no other answers soon: an old primary that is back beside the promoted one
-        acknowledges nothing.
+        acknowledges nothing. Who has lost none yet waits as long for all, and takes the one of the highest rank.
         """
         tasks = {asyncio.ensure_future(self._connect_to(url)): url for url in _each(self._url.reveal())}
-        asked, errors = set(tasks), list[BaseException]()
+        asked, errors = set(tasks), dict[str, BaseException]()
         chosen: Connection | None = None
         try:
             waiting = set(tasks)
             first: asyncio.Task[Connection] | None = None
-            while waiting and (first is None or tasks[first] == self._lost):
+            while waiting and (first is None or (tasks[first] == self._lost if self._lost else waiting & asked)):
                 soon = None if first is None else _OTHERS_SECONDS
                 done, waiting = await asyncio.wait(waiting, timeout=soon, return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     break
                 good = [task for task in done if task.exception() is None]
-                good.sort(key=lambda task: tasks[task] == self._lost)
-                first = good[0] if good else first
+                first = max(
+                    good if first is None else [first, *good],
+                    key=lambda task: (tasks[task] != self._lost, self._ranks.get(tasks[task], 0)),
+                    default=None,
+                )
                 for task in done - set(good):
                     url, error = tasks.pop(task), task.exception()
                     assert error is not None
-                    errors.append(error)
+                    errors[url] = error
                     if first is None and asked & waiting and _may_pass(error):
                         again = asyncio.ensure_future(self._connect_later(url))
                         tasks[again] = url
@@ -165,7 +202,10 @@ class Postgres:
             for result in results:
                 if not isinstance(result, BaseException) and result is not chosen:
                     result.terminate()
-        raise next((error for error in errors if _may_pass(error)), errors[0])
+        if any(map(_may_pass, errors.values())):
+            kind = Unfit if any(isinstance(error, Unfit) for error in errors.values()) else Unavailable
+            raise kind("; ".join(_words_of(url, error) for url, error in errors.items()))
+        raise next(iter(errors.values()))
 
     async def _connect_later(self, url: str) -> Connection:
         await asyncio.sleep(_AGAIN_SECONDS)
@@ -181,9 +221,10 @@ class Postgres:
             )
         except ValueError:  # its text may show the URL
             raise Refused("write the URL as postgresql://user:password@host:port/database") from None
+        connection.add_log_listener(self._hear)
         if self._on_connect is not None:
             try:
-                await self._on_connect(connection)
+                self._ranks[url] = await self._on_connect(connection) or 0
             except BaseException:
                 connection.terminate()
                 raise
@@ -236,6 +277,15 @@ async def making(connection: Connection) -> AsyncIterator[None]:
         yield
 
 
+async def timeline_of(connection: Connection) -> tuple[int, int]:
+    """Which database a primary is of, and how often a standby of it was promoted: of two primaries the old one has the
+    lower number. A server that does not tell has none of both."""
+    try:
+        return tuple(await connection.fetchrow(_TIMELINE))
+    except asyncpg.PostgresError:
+        return 0, 0
+
+
 async def take_lock(connection: Connection, name: str) -> bool:
     """Take the lock `name` for as long as the connection lives; false when another holds it all the time."""
     deadline = time.monotonic() + _LOCK_SECONDS
@@ -264,12 +314,19 @@ def _place(url: Secret) -> str:
     """What of a URL may be shown."""
     try:
         parts = urlsplit(url.reveal())
-        port = parts.port or 5432
+        hosts = [urlsplit(f"//{host}") for host in parts.netloc.rpartition("@")[2].split(",")]
+        places = [f"{host.hostname or 'localhost'}:{host.port or 5432}" for host in hosts]
     except ValueError:
         return "postgresql"
     if "@" in f"{parts.path}{parts.query}{parts.fragment}":  # a password with a / in it, say, that is not escaped
         return "postgresql"
-    return f"{parts.hostname or 'localhost'}:{port}{parts.path}"
+    return f"{','.join(places)}{parts.path}"
+
+
+def _words_of(url: str, error: BaseException) -> str:
+    """With the server that is meant, unless the words say it."""
+    ours = isinstance(error, Unavailable | Refused)
+    return str(error) if ours else f"{_place(Secret(url))}: {_words(error)}"
 
 
 def _words(error: BaseException) -> str:

@@ -25,7 +25,7 @@ async def said_of(fake: FakeSigner, monkeypatch: pytest.MonkeyPatch, caplog: pyt
     monkeypatch.setattr(upstream, "LONGEST_PAUSE", 0.001)
     events = SimpleNamespace(found=lambda _: None, lost=lambda _: None, heard=lambda *_: None)
     caplog.set_level(logging.WARNING, upstream.__name__)
-    running = asyncio.create_task(Upstream(await fake.start(), cast(Any, events), time.monotonic).run())
+    running = asyncio.create_task(Upstream(await fake.start(), cast(Any, events), time.monotonic, "1").run())
     try:
         async with asyncio.timeout(10):
             while len(fake.heard) < 5:
@@ -52,3 +52,11 @@ async def test_turned_away(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
     fake = FakeSigner({})
     fake.greets = False
     assert "see the relayer's setting edges" in await said_of(fake, monkeypatch, caplog)
+
+
+async def test_of_another_network(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An address that another network's relayer has by now is sent nothing, and its keys are told to nobody."""
+    fake = FakeSigner({})
+    fake.hello = msgspec.structs.replace(fake.hello, chain_id="D")
+    said = await said_of(fake, monkeypatch, caplog)
+    assert "it is of the chain 'D', and this edge of '1'" in said and "forward_to" in said and "version" not in said

@@ -18,13 +18,13 @@ from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
-from millrace.relayer.journal.sharing import Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import RETRY_SECONDS, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
-from millrace.runtime.postgres import Connection, Refused, Unavailable, making
+from millrace.runtime.postgres import Connection, Refused, Unavailable, Unfit, making
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
-from servers.postgres import Postgres
+from servers.postgres import Postgres, Standby
 
 ALICE = wallet(1)
 A, B, C = "a" * 32, "b" * 32, "c" * 32
@@ -441,6 +441,20 @@ async def test_two_that_begin_at_once(opened: Open, postgres: Postgres) -> None:
     await first.leave()
 
 
+async def test_who_stands_by_holds_no_claim_up(opened: Open) -> None:
+    """It asks for a seat each second: what is made already is not made anew, for which claims would have to wait."""
+    first = opened()
+    await sat(first, A)
+    other = opened()
+
+    async def work(connection: Connection) -> None:
+        async with connection.transaction(), asyncio.timeout(20):
+            await connection.execute("LOCK TABLE claims IN ROW EXCLUSIVE MODE")  # as a claim does
+            await other.open()
+
+    await first._db.ask(work)
+
+
 async def test_who_stands_still_in_the_middle_holds_nobody_up_for_long(opened: Open, postgres: Postgres) -> None:
     """A transaction that nobody goes on with is ended by the server, and with it what it had locked."""
     frozen = opened()
@@ -748,6 +762,142 @@ async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Op
     async with asyncio.timeout(20):
         await asked
     await sharing.close()
+
+
+async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: Open, postgres: Postgres) -> None:
+    """Somebody sets the server's names of standbys to nothing under a running relayer: it says so, and waits."""
+
+    async def set_names(names: str) -> None:
+        postgres.sql(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'", "SELECT pg_reload_conf()")
+        while await seats._db.ask(lambda connection: connection.fetchval(shown)) != names:
+            pass
+
+    seats, shown = opened(needs_standby=True), "SHOW synchronous_standby_names"
+    seats._needs_standby = False
+    seats._db._session = {**seats._db._session, "synchronous_commit": "local"}  # there is no standby here to wait for
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    try:
+        await set_names("somebody")
+        seats._needs_standby = True
+        await sharing.sit()
+        sharing.start()
+        await sharing.take([row(1)])
+        await set_names("")
+        asked = asyncio.ensure_future(sharing.take([row(2)]))
+        async with asyncio.timeout(20):
+            while "no standby is waited for" not in (sharing.failed or ""):
+                await asyncio.sleep(0.01)
+        assert postgres.sql(f'SELECT nonce FROM "{seats._schema}".claims') == "1"
+        assert sharing.why_not() == "the claims' server is not fit to be used" and not asked.done()
+        async with sharing._one:
+            seats._db._drop()
+            with pytest.raises(Unfit, match="no standby"):  # a running relayer does not end for it
+                await seats.whose([(ALICE.public, 1)])
+        postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'somebody'", "SELECT pg_reload_conf()")
+        async with asyncio.timeout(20):
+            await asked
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        await sharing.close()
+
+
+def test_a_clock_of_a_server_that_was_set_is_noticed() -> None:
+    """By how much at least, whichever way, once; an answer that took long says nothing."""
+    at = 1000.0
+    clock, found = ServerClock(lambda: 0, lambda: at), []
+    for seconds, took in ((1000, 0), (1001, 1), (1002, 3), (4603, 1), (1004, 1), (1005, 1)):
+        asked, at = at, at + took
+        clock.answered(asked, seconds * 1000)
+        found.append(clock.set_by)
+    assert [round(seconds) for seconds in found] == [0, 0, 0, 3597, -3599, 0]
+
+
+def break_claims_of(postgres: Postgres, schema: str, nonce: int, how: str) -> None:
+    """The server does not insert a claim of this nonce."""
+    postgres.sql(
+        f'CREATE FUNCTION "{schema}".fail() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {how}; END$$',
+        f'CREATE TRIGGER fail BEFORE INSERT ON "{schema}".claims FOR EACH ROW WHEN (NEW.nonce = {nonce}) '
+        f'EXECUTE FUNCTION "{schema}".fail()',
+    )
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgres, says_so: bool) -> None:
+    """A nonce that the server has and cannot read is refused, alone; what was asked with it is claimed."""
+    seats = opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    how = "RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'" if says_so else "RETURN NULL"
+    break_claims_of(postgres, seats._schema, 2, how)
+    asked = [asyncio.ensure_future(sharing.take([row(nonce)])) for nonce in (1, 2, 3)]
+    await asyncio.sleep(0)
+    sharing.start()
+    async with asyncio.timeout(20):
+        first, second, third = await asyncio.gather(*asked, return_exceptions=True)
+    assert first is None and third is None and isinstance(second, JournalError if says_so else TakenElsewhere)
+    await sharing.take([row(4)])
+    assert sharing.lost is None and sharing.has(ALICE.public, 4) and not sharing.has(ALICE.public, 2)
+    await sharing.close()
+
+
+async def test_a_server_whose_disk_is_full_is_one_that_is_away(
+    opened: Open, postgres: Postgres, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also while it answers how far it is: new claims are refused, it is asked after pauses, and said once."""
+    seats, pauses = opened(), asyncio.Semaphore(0)
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    full = "RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"
+    break_claims_of(postgres, seats._schema, 2, full)
+    sharing.start()
+    sleep = asyncio.sleep
+
+    async def counted(seconds: float) -> None:
+        if seconds == RETRY_SECONDS:
+            pauses.release()
+        await sleep(0 if seconds == RETRY_SECONDS else seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", counted)
+    asked = asyncio.ensure_future(sharing.take([row(2)]))
+    async with asyncio.timeout(20):
+        for _ in range(3):
+            await pauses.acquire()
+            with pytest.raises(JournalError):
+                await sharing.take([row(3)])
+    said = [record.getMessage() for record in caplog.records if "claims' server" in record.getMessage()]
+    assert said == ["the claims' server does not answer: nothing is accepted"] and not asked.done()
+    postgres.sql(f'DROP TRIGGER fail ON "{seats._schema}".claims')
+    async with asyncio.timeout(20):
+        await asked
+    await sharing.take([row(3)])
+    await sharing.close()
+
+
+async def test_row_10_of_two_primaries_the_promoted_one_is_taken(opened: Open, postgres: Postgres) -> None:
+    """The old one acknowledges what it is asked, too: nobody goes to it who was, or can be, with the other."""
+    before, standby = opened(), Standby(postgres)
+    try:
+        await asyncio.to_thread(standby.prepare)
+        await standby.restart()
+        postgres.wait_for_standby()
+        position = await sat(before, A)
+        assert await before.claim([row(1)], position)
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        await asyncio.to_thread(standby.promote)
+        url = postgres.url.replace(str(postgres.port), f"{postgres.port},127.0.0.1:{standby.port}")
+        seats = Seats(Secret(url), before._schema, 2, LONG)
+        position = await sat(seats, B)
+        assert await seats._db.ask(lambda connection: connection.fetchval("SELECT inet_server_port()")) == standby.port
+        await asyncio.to_thread(standby.kill)
+        seats._db._drop()
+        with pytest.raises(Unavailable, match="an old primary, of timeline 1, and another was promoted, of timeline 2"):
+            await seats.position()
+        await standby.restart()
+        assert await seats.position() == position
+        await seats.close()
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        standby.close()
 
 
 async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None:

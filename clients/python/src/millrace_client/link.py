@@ -126,7 +126,8 @@ class Link:
         self.on_unreadable: Callable[[str], None] = lambda text: None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._up = asyncio.Event()
-        self._down_since = time.time()
+        self._deaf: dict[str, float] = {}
+        """By topic since when nothing of it is heard: not asked for again yet, on however many connections."""
         self._why = "not tried yet"
         self._ids = itertools.count(1)
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
@@ -302,7 +303,8 @@ class Link:
 
     def _lose(self) -> None:
         if self._up.is_set():
-            self._down_since = time.time()
+            now = time.time()
+            self._deaf = {topic: self._deaf.get(topic, now) for topic in self._held}
         self._socket = None
         self._up.clear()
         for reply in self._waiting.values():
@@ -311,7 +313,7 @@ class Link:
 
     async def _again(self) -> None:
         """Subscribe to what was subscribed to before, then tell who listens what time is missing."""
-        since, before = self._down_since, list(self._held)
+        before = list(self._held)
         self._up.set()
         for topic in before:
             try:
@@ -324,8 +326,10 @@ class Link:
                 continue
             except ConnectionLost:
                 return
+            now = time.time()
+            since = self._deaf.pop(topic, now)
             for listener in list(self.topics.get(topic, [])):
-                listener.lost(since, time.time())
+                listener.lost(since, now)
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for frame in socket:

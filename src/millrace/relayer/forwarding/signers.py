@@ -71,7 +71,8 @@ class Signers:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`on_refusal` hears that an accepted transaction will never run."""
-        self.all = [Upstream(url, self, clock) for url in settings.forward_to]
+        chain_id = settings.network().chain_id
+        self.all = [Upstream(url, self, clock, chain_id) for url in settings.forward_to]
         self.only = self.all[0] if len(self.all) == 1 else None
         """Who takes everything, where there is no choice."""
         self.forwarded = 0

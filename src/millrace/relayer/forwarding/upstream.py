@@ -115,7 +115,8 @@ class _Link(websocket.Session):
 class Upstream:
     """Keeps one connection to a relayer, and what waits for it."""
 
-    def __init__(self, url: str, events: Events, clock: Callable[[], float]) -> None:
+    def __init__(self, url: str, events: Events, clock: Callable[[], float], chain_id: str = "") -> None:
+        """`chain_id`: a relayer of another one is not taken."""
         self.url = url.rstrip("/")
         self.said: Hello | None = None
         """Who it said it was, also while it is away."""
@@ -131,7 +132,7 @@ class Upstream:
         """… and what they take."""
         self.losses = 0
         """Connections lost since the start."""
-        self._events, self._clock = events, clock
+        self._events, self._clock, self._chain_id = events, clock, chain_id
         self._link: _Link | None = None
         self._heard = ""
 
@@ -226,6 +227,12 @@ class Upstream:
             self._events.heard(self, record)
             return
         said = wire.read_hello(record)
+        if said.chain_id not in ("", self._chain_id):
+            link.is_greeted = True
+            raise WireError(
+                f"it is of the chain {said.chain_id!r:.40}, and this edge of {self._chain_id!r}: its address is "
+                "another's by now, or was never right: see forward_to"
+            )
         if self.said is None or said.run != self.said.run:
             self._heard = f"{said.run}:0"
         self.said, self.addresses = said, frozenset(said.relayers.values())

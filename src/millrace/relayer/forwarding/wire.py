@@ -51,6 +51,8 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     """Of its REST interface, at the host of its WebSocket; 0 until it listens there."""
     by_number: Literal[True]
     """It answers under the number of a record, whatever request id its body has; who would not is sent nothing."""
+    chain_id: str = ""
+    """Of its network; of earlier versions it is not known."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -28,7 +28,9 @@ from millrace.runtime.postgres import (
     Postgres,
     Refused,
     Unavailable,
+    Unfit,
     making,
+    timeline_of,
     use_schema,
 )
 from millrace.runtime.settings import Secret
@@ -84,6 +86,9 @@ CREATE TABLE IF NOT EXISTS sums (
 CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
 {programmes.SCHEMA}
 """
+_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL"
+"""Of what is made the table that came last. Whoever stands by asks every second, and to make an index that is there
+keeps claims waiting all the same."""
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
     ADD wants BOOLEAN NOT NULL DEFAULT false;
@@ -98,10 +103,13 @@ _GIVEN = (
     "$12::bigint[], $13::text[], $14::boolean[], $15::text[], $16::bigint[]) "
     "AS given (sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state, broadcast, cost, ended_ms)"
 )
+_NAMES = "current_setting('synchronous_standby_names')"
+"""Of standbys that commits wait for."""
 _CLAIM = f"""
 WITH held AS (
     UPDATE seats SET position = position + 1, needed = coalesce($17, needed)
-    WHERE seat = $1 AND word = $2 AND position = $3 AND expires_at > clock_timestamp() RETURNING seat
+    WHERE seat = $1 AND word = $2 AND position = $3 AND expires_at > clock_timestamp()
+        AND ({_NAMES} <> '' OR NOT $18) RETURNING seat
 ), new AS (
     INSERT INTO claims (seat, sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state, broadcast,
         cost, ended_ms)
@@ -146,7 +154,7 @@ WHERE seat = $1 AND word = $2
 RETURNING position, portions, EXISTS (
     SELECT 1 FROM seats AS other WHERE other.seat <> $1 AND other.wants AND other.expires_at > clock_timestamp()
 ), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
-{programmes.ARE_THERE}
+{programmes.ARE_THERE}, {_NAMES}
 """
 _SUMS = """
 WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
@@ -288,21 +296,40 @@ class Seats:
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
+        self._timelines: dict[int, int] = {}
+        """By database the highest that was met."""
         self._word = secrets.token_hex(16)
         self._db = Postgres(url, "millrace relayer claims", self._on_connect, seconds=ANSWER_SECONDS)
 
-    async def _on_connect(self, connection: Connection) -> None:
+    async def _on_connect(self, connection: Connection) -> int:
         if await connection.fetchval("SHOW fsync") != "on":
             raise Refused(f"{self._db.place}: the server runs with fsync = off: what it commits can be lost")
-        if self._needs_standby and not await connection.fetchval("SHOW synchronous_standby_names"):
-            raise Refused(
-                f"{self._db.place}: no standby is waited for: set synchronous_standby_names there, or claims_standby "
-                "to false here"
+        if self._needs_standby and not await connection.fetchval(f"SELECT {_NAMES}"):
+            raise (Refused if self.number < 0 else Unfit)(self._no_standby())
+        database, timeline = await timeline_of(connection)
+        if timeline < self._timelines.get(database, 0):
+            raise Unfit(
+                f"{self._db.place}: one of these servers is an old primary, of timeline {timeline}, and another was "
+                f"promoted, of timeline {self._timelines[database]}: stop the old one, or start this relayer anew if "
+                "that one is gone for good"
             )
+        self._timelines[database] = timeline
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
         if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
-            raise Unavailable(self._forgotten(known))  # maybe an old primary that is back: another one may have all
+            raise Unfit(self._forgotten(known))  # maybe an old primary that is back: another one may have all
+        return timeline
+
+    def _check_standby(self, names: str) -> None:
+        """Somebody may have set it to nothing meanwhile. Raises `Unfit`."""
+        if self._needs_standby and not names:
+            raise Unfit(self._no_standby())
+
+    def _no_standby(self) -> str:
+        return (
+            f"{self._db.place}: no standby is waited for: set synchronous_standby_names there, or claims_standby to "
+            "false here"
+        )
 
     def _forgotten(self, known: int) -> str:
         return (
@@ -314,21 +341,12 @@ class Seats:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
 
         async def work(connection: Connection) -> str:
-            async with making(connection):
-                await connection.execute(_SCHEMA)
+            row = None
+            if await connection.fetchval(_IS_MADE):
                 row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
-                if row is None:
-                    row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
-                    await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
-                    await connection.execute(
-                        "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
-                        "FROM generate_series(0, $1 - 1) AS number",
-                        self._seats,
-                        PORTIONS,
-                    )
-                elif row["version"] == 1:
-                    await self._bring_up_to_date(connection)
-                    row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+            if row is None or row["version"] == 1:
+                async with making(connection):
+                    row = await self._make(connection)
             if row["version"] != _VERSION:
                 raise Refused(f"{self._db.place}: the claims are of version {row['version']}: start that version")
             if row["seats"] != self._seats:
@@ -339,6 +357,23 @@ class Seats:
             return str(row["id"])
 
         return await self._db.ask(work)
+
+    async def _make(self, connection: Connection) -> Any:
+        await connection.execute(_SCHEMA)
+        row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+        if row is None:
+            row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
+            await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
+            await connection.execute(
+                "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
+                "FROM generate_series(0, $1 - 1) AS number",
+                self._seats,
+                PORTIONS,
+            )
+        elif row["version"] == 1:
+            await self._bring_up_to_date(connection)
+            row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
+        return row
 
     async def _bring_up_to_date(self, connection: Connection) -> None:
         """Raises `Refused` beside who would go on in its old way."""
@@ -361,18 +396,19 @@ class Seats:
             async with connection.transaction():
                 commits = int(await connection.fetchval(_COMMITS))
                 if commits < self.commits:
-                    raise Unavailable(self._forgotten(commits))
+                    raise Unfit(self._forgotten(commits))
                 asked = self.clock.asked()
                 row = await connection.fetchrow(
                     "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
                     " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
                     "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) "
-                    "RETURNING *, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms",
+                    f"RETURNING *, {_NAMES} AS names, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms",
                     self._word, place, self.seconds, folder,
                 )  # fmt: skip
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
                     await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
                 else:
+                    self._check_standby(row["names"])
                     self.clock.answered(asked, row["now_ms"])
                 return row, commits
 
@@ -413,7 +449,8 @@ class Seats:
                 )  # fmt: skip
                 if row is None:
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
-                position, portions, others_want, commits, now_ms, are_charged = row
+                position, portions, others_want, commits, now_ms, are_charged, names = row
+                self._check_standby(names)
                 self.clock.answered(asked, now_ms)
                 if progress.void:
                     columns = _columns(progress.void, 3)
@@ -456,11 +493,12 @@ class Seats:
 
     async def _own(self, change: str, *values: object) -> int:
         rows = await self._fetch(
-            f"UPDATE seats SET {change} WHERE seat = $1 AND word = $2 RETURNING position",
+            f"UPDATE seats SET {change} WHERE seat = $1 AND word = $2 RETURNING position, {_NAMES} AS names",
             self.number, self._word, *values,
         )  # fmt: skip
         if not rows:
             raise SeatError(f"seat {self.number} was taken over by another relayer")
+        self._check_standby(rows[0]["names"])
         return int(rows[0]["position"])
 
     async def claim(
@@ -538,7 +576,7 @@ class Seats:
         ahead = self.clock.most_ahead_ms
         columns = _columns([_row(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
-        return self.number, self._word, position, *columns, ended, needed
+        return self.number, self._word, position, *columns, ended, needed, self._needs_standby
 
     async def bring_programmes(self, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
         """Add what a folder's programmes paid before it shared; asked twice it is the same."""

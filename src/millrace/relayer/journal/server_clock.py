@@ -30,6 +30,8 @@ class ServerClock:
         """`boot`: seconds by a clock that nobody sets."""
         self._wall = wall
         self._boot = boot
+        self.set_by = 0.0
+        """Seconds by which at least the server's clock was set, or another's is ahead, between its last two answers."""
         self._began: tuple[float, float] | None = None
         """When the server's clock stood at nothing, by `boot`: not before the first, and not after the second."""
 
@@ -39,7 +41,9 @@ class ServerClock:
 
     def answered(self, asked: float, server_ms: int) -> None:
         """The server's time, which it was not before it was asked for, and not after now."""
-        self._began = asked - server_ms / 1_000, self._boot() - server_ms / 1_000
+        before = self._began
+        first, last = self._began = asked - server_ms / 1_000, self._boot() - server_ms / 1_000
+        self.set_by = 0.0 if before is None else max(before[0] - last, 0.0) - max(first - before[1], 0.0)
 
     @property
     def most_ahead_ms(self) -> int:

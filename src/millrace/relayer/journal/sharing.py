@@ -24,7 +24,7 @@ from millrace.relayer.journal.seats import Claimed, Made, Progress, Seat, SeatEr
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.runtime.postgres import Refused, Unavailable
+from millrace.runtime.postgres import Damaged, Refused, Unavailable, Unfit
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,11 @@ MAX_NOTED = 16
 """Failures of a server that are logged until it answers again, each once."""
 GROUP = 2_000
 """Claims of one statement."""
+ASK_AGAIN = 5
+"""Whose a nonce is that is not ours, and not free either: others let go of it between our claim and the question, but
+not so often."""
+AGREE_SECONDS = 2.0
+"""Clocks of servers that are set by the network are less apart."""
 SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
 
@@ -52,12 +57,20 @@ class ClaimsError(JournalError):
     """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
 
 
+class ClaimDamaged(ClaimsError):
+    """The server cannot read what it has of these claims."""
+
+
 class TakenElsewhere(NonceTaken):
     """Another relayer, or another payload, has the nonce."""
 
     def __init__(self, claimed: Claimed) -> None:
         super().__init__("a nonce of this sender is claimed")
         self.claimed = claimed
+
+
+_UNREADABLE = Claimed(b"", -1, "", "journalled", None, None)
+"""Who has a nonce that the server neither gives us nor tells anything of."""
 
 
 class ProgrammeFull(NonceTaken):
@@ -119,6 +132,8 @@ class Sharing:
         """Claims that were asked for and not answered."""
         self.failed: str | None = None
         """Why the server does not answer, until it does."""
+        self._is_unfit = False
+        """It does, and is not to be used."""
         self._noted: set[str] = set()
         """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
@@ -149,7 +164,9 @@ class Sharing:
         """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
         if self.lost is not None:
             return "this relayer has lost its seat among those that share their claims"
-        return None if self.failed is None else "the claims' server does not answer"
+        if self.failed is None:
+            return None
+        return f"the claims' server {'is not fit to be used' if self._is_unfit else 'does not answer'}"
 
     # ---- the seat
 
@@ -388,6 +405,14 @@ class Sharing:
                     self._refuse(group, "the journal is not written")
                     return
             taken, refused = await self._claim(records, charges=_charged(records, group))
+        except ClaimDamaged as error:
+            if len(group) > 1:  # one of them
+                for waiting in group:
+                    await self._serve([waiting])
+                return
+            log.critical("the claims' server has damaged data", extra={"error": str(error)})
+            self._refuse(group, str(error))
+            return
         except BaseException as error:
             for waiting in group:
                 _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
@@ -415,7 +440,7 @@ class Sharing:
         Raises `JournalError`.
         """
         refused: set[tuple[bytes, int]] = set()
-        while True:
+        for asked in range(ASK_AGAIN):
             made = await self._claim_once(records, ended_ms, charges)
             refused |= made.refused
             if made.refused:
@@ -424,6 +449,9 @@ class Sharing:
             if made.are_all_new:
                 break
             whose = await self.whose([_name(item) for item in records])
+            if asked == ASK_AGAIN - 1:
+                log.critical("the claims' server has damaged data: nobody has nonces that are not free")
+                whose = {_name(item): _UNREADABLE for item in records} | whose
             if all(_name(item) in whose for item in records):
                 others = {
                     name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
@@ -437,6 +465,7 @@ class Sharing:
     ) -> Made:
         """Claim what nobody has and programmes pay. Raises `JournalError`."""
         needed = self.portions.claim(sum(item.fee for item in records))
+        pause = 0.0
         while True:
             before = self._position
             try:
@@ -449,14 +478,20 @@ class Sharing:
                 self._position += 1
             except Unavailable as error:
                 self._note(error)
+            except Damaged as error:
+                raise ClaimDamaged(str(error)) from error
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
+                self._answers()
                 for item in charges:
                     if (item.sender, item.nonce) in made.refused:
                         self.allowances.refuse(item.programme, item.sender)
                 return made
-            self._position = await self._sure(lambda seats: seats.position())
+            await asyncio.sleep(pause)
+            pause = RETRY_SECONDS
+            # A server whose disk is full answers this, and claims nothing: it is not well yet.
+            self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
 
     def _must_remember(self, acknowledged: int) -> None:
@@ -478,6 +513,11 @@ class Sharing:
             progress = self._telling = await self._take_progress()
             renewed = await self._sure(lambda seats: seats.renew(progress))
             self._telling = None
+            if abs(self._seats.clock.set_by) > AGREE_SECONDS:
+                seconds = round(self._seats.clock.set_by, 1)
+                log.error(
+                    "the clock of the claims' server was set: leases and budgets follow it", extra={"seconds": seconds}
+                )
             self._has_cursor |= progress.cursor is not None
             before, self._position = self._position, renewed.found
             self._must_remember(before)
@@ -535,30 +575,39 @@ class Sharing:
             return False
         return True
 
-    async def _sure(self, work: Callable[[Seats], Awaitable[T]]) -> T:
-        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help."""
+    async def _sure(self, work: Callable[[Seats], Awaitable[T]], *, makes_well: bool = True) -> T:
+        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help.
+
+        `makes_well`: then others may ask, too.
+        """
         while True:
             try:
                 answer = await self._call(work)
             except Unavailable as error:
                 self._note(error)
                 await asyncio.sleep(RETRY_SECONDS)
+            except Damaged as error:
+                raise ClaimDamaged(str(error)) from error
             except (Refused, SeatError) as error:
                 raise ClaimsError(str(error)) from error
             else:
-                if self.failed is not None:
-                    log.info("the claims' server answers again")
-                    self._noted.clear()
-                self.failed = None
+                if makes_well:
+                    self._answers()
                 return answer
+
+    def _answers(self) -> None:
+        if self.failed is not None:
+            log.info("the claims' server answers again")
+            self._noted.clear()
+        self.failed = None
 
     def _note(self, error: Exception) -> None:
         self.failures += 1
         self._failed_at = asyncio.get_running_loop().time()
-        self.failed = str(error)
+        self.failed, self._is_unfit = str(error), isinstance(error, Unfit)
         if self.failed not in self._noted and len(self._noted) < MAX_NOTED:
             self._noted.add(self.failed)
-            log.error("the claims' server does not answer: nothing is accepted", extra={"error": self.failed})
+            log.error(f"{self.why_not()}: nothing is accepted", extra={"error": self.failed})
 
     async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         async with self._one:

@@ -198,7 +198,8 @@ class Finisher:
         entry, is_open = item.entry, claimed.state == "journalled"
         self._lifecycle.release(entry, _ELSEWHERE)
         if claimed.client_hash != entry.client_hash:
-            text = f"nonce {entry.tx.nonce} is held by {claimed.client_hash.hex()}, which may still run"
+            who = claimed.client_hash.hex() or "a claim that cannot be read"
+            text = f"nonce {entry.tx.nonce} is held by {who}, which may still run"
             reason = (
                 reasons.CONFLICTING.but(text) if is_open else reasons.NONCE_TOO_LOW.but("another one had this nonce")
             )
