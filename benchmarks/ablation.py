@@ -154,7 +154,7 @@ PYTHON = (
     Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
     Piece("among cycles: flow in an order", _any_order),
     Piece("among cycles: order around all paths", _one_path_orders),
-    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), None, 0.0))),
+    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), None, 0.0, 0))),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from benchmarks.laws import KINDS, LAWS, Question, ask, breaches, make, net, usual
+from benchmarks.laws import KINDS, LAWS, Question, ask, breaches, draw, make, net, usual
 
 # `narrower` and `algorithms` are not kept to their tolerances where cycles gain or paths bind; the benchmark says by
 # how much.
@@ -40,3 +42,17 @@ def test_cycles_earn_no_less_with_more_before_and_after_their_fee(kind: str, see
         assert net(found, limits) - amount >= after * (1.0 - 1e-4) - 2 or not after
         before, after = max(before, earned), max(after, net(found, limits) - amount)
     assert before > 0
+
+
+def test_five_paths_pay_no_less_than_four_where_prices_are_off() -> None:
+    """Who may use more paths is paid no less, also where the exchange of five ends below that of four."""
+    market, rng = make("mispriced 3 %", seed=4431), random.Random(4431)
+    ends_early = Question("WEGLD-bd4d79", "USDC-c76f1f", 92_228_697_909_609_332_736)
+    for question in (ends_early, *(draw(market, rng) for _ in range(20))):
+        limits = usual(market.planner, question.token_out)
+        four, five, any_number = (
+            net(ask(market.planner, question, each), limits)
+            for each in (limits._replace(paths=4), limits._replace(paths=5), limits)
+        )
+        assert five >= four * (1.0 - 1e-5) - 2
+        assert question is not ends_early or any_number >= five * (1.0 - 1e-6)

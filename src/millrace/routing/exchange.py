@@ -49,7 +49,7 @@ def exchange_paths(
     for start in (chunks, paths):
         count = _take_up(pw, q, split_greedy(net, pw, where, q, room, hops, start, paths, 0.0))
         if count > 0:
-            best, found = _exchange(net, ww, pw, where, q, room, hops, paths, count, False, best, found)
+            best, found, _ = _exchange(net, ww, pw, where, q, room, hops, paths, count, False, best, found)
         if best >= enough:
             break
     return _hand_over(pw, found)
@@ -59,8 +59,10 @@ def exchange_paths(
 def exchange_wide(
     net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, start: Ints, best: float,
     found: int,
-) -> tuple[int, float]:  # fmt: skip
+) -> tuple[int, float, int]:  # fmt: skip
     """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
+
+    Also the most paths there were on the way: with any limit from there on nothing else would have been found.
 
     They begin as what few equal chunks of the amount go along, with the path `start` among them. Trades of several
     paths in one pool are made at once where that can be, and count as one. The `found` paths of an earlier start, which
@@ -69,8 +71,8 @@ def exchange_wide(
     most = min(limit, FEW)
     pw.meeting.within[0], pw.meeting.within[1] = limit, hops
     count = _chunks(net, ww, pw, q, room, hops, most, start)
-    best, found = _exchange(net, ww, pw, pw.every, q, room, hops, most, count, True, best, found)
-    return _hand_over(pw, found), best
+    best, found, widest = _exchange(net, ww, pw, pw.every, q, room, hops, most, count, True, best, found)
+    return _hand_over(pw, found), best, widest
 
 
 @inlined
@@ -106,12 +108,12 @@ def _hand_over(pw: PathWork, count: int) -> int:
 def _exchange(
     net: Net, ww: WideWork, pw: PathWork, where: Beam, q: Search, room: Room, hops: int, most: int, count: int,
     wide: bool, best: float, found: int,
-) -> tuple[float, int]:  # fmt: skip
+) -> tuple[float, int, int]:  # fmt: skip
     """Exchange paths until none helps. If they then pay more than the `best`, of `found` paths, they are kept instead.
 
-    Returns what is best, and of how many paths. `ww` is used where the search is `wide`.
+    Returns what is best, of how many paths, and the most there were. `ww` is used where the search is `wide`.
     """
-    x, amount, known = pw.parts, q.amounts[0], ww.known
+    x, amount, known, widest = pw.parts, q.amounts[0], ww.known, count
     value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
     while value <= 0.0 and count > 1:  # too long, or not worth its fees
         count = _without_thinnest(x, count, amount)
@@ -133,6 +135,7 @@ def _exchange(
             better = _try_instead(net, ww, pw, where, q, room, hops, p, count, part * size, value, wide)
             if better > 0.0:
                 value, count, idle = better, max(count, p + 1), 0
+                widest = max(widest, count)
                 break
         p += 1
     divide(net, pw.used, x, count, amount, CLOSEST, LAST_STEPS)
@@ -143,7 +146,7 @@ def _exchange(
         for p in range(count):
             pw.kept.flow[p] = x.flow[p]
             pw.kept.length[p] = _copy(x.paths, pw.kept.paths, p, x.length[p])
-    return best, found
+    return best, found, widest
 
 
 @inlined

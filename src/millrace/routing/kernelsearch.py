@@ -132,19 +132,20 @@ class KernelSearch:
 
     def exchange_wide(
         self, wide: WideWork, search: Search, starts: Sequence[Sequence[int]], limits: Limits
-    ) -> tuple[Split, Ways, float]:
+    ) -> tuple[Split, Ways, float, int]:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        They begin with one of the paths in `starts`, of which empty ones are none.
+        They begin with one of the paths in `starts`, of which empty ones are none. Last the most paths on the way.
         """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid = 0, 0.0
+        count, paid, widest = 0, 0.0, 0
         for start in filter(None, starts):
             path = np.array(start, np.int32)
-            count, paid = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
+            count, paid, most = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
+            widest = max(widest, most)
         split, thickest = self._split(work, count, search), np.argsort(-work.flow[:count], kind="stable")
-        return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid
+        return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid, widest
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
@@ -180,6 +181,8 @@ class KernelSearch:
     def short_of_stock(self, search: Search) -> bool:
         """Whether a pool at a rate could be brought more than it can take."""
         net, stocks = self._net, self._memory()[2].stocks
+        if not stocks.size:
+            return False
         takes, brought = net.kd[net.kptr[net.curve[stocks] + 1] - 1], search.ahead[net.src[stocks]] * search.amounts[0]
         return bool(np.any((takes < brought) & (search.behind[net.dst[stocks]] > 0.0)))
 

@@ -15,9 +15,11 @@ from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
+from millrace.routing.parts import FEW
 from millrace.routing.shares import NOTHING
 from millrace.routing.widepath import BETTER, WideSearch
 
+FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
@@ -83,21 +85,31 @@ class Mispricing:
             if room.price > 0.0 and not ask.narrow:  # a path may be worth its fee with others beside it
                 gross = paid + float(room.fee[edges].sum()) * room.price
                 starts.append(self._wide.quick(search, hops, room._replace(price=0.0), gross * BETTER)[0])
-            split, ways, worth = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
+            split, ways, worth, widest = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
+            merged = None
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
-                plan = better(plan, self._plans.of_paths(ask, *split, merge=True))
+                merged = self._plans.of_paths(ask, *split, merge=True)
+                plan = better(plan, merged)
             if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
                 plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
             if algorithm != "greedy" and len(split.paths) > 1:
                 found = self._kernels.find_in_order(search, ways, limits)
                 plan = better(plan, self._plans.of_flow(ask, found.flow))
                 upper = min(upper, found.upper)
+            if widest > FEWER and (plan is merged or limits.paths <= FEW):  # flows alike pay enough without
+                plan = better(plan, self._with_fewer(ask, starts))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper)
         trades = [self._kernels.trades[e] for e in edges]
         single = self._plans.of_paths(ask, [trades], [1.0], plan)
         near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
         return Best(better(plan, single), single, near, upper)
+
+    def _with_fewer(self, ask: Ask, starts: list[list[int]]) -> Done | None:
+        """The split that a request for few paths gets: where more are exchanged it may end below that."""
+        fewer = ask.limits._replace(paths=FEWER)
+        split = self._kernels.exchange_wide(self._wide.work, ask.search, starts, fewer)[0]
+        return self._plans.of_paths(ask, *split, merge=True)
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
         """What a plan pays, less its fee, in the kernels' units."""

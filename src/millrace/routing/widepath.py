@@ -27,7 +27,6 @@ FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all
 WIDER = 4  # times as many labels in the next round, where some were dropped
 BUDGET = 400_000  # edges evaluated in one search
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
-NOBODY = -1  # no label
 
 AMOUNT, FEES, VALUE, TAKEN = range(4)  # columns of labels
 
@@ -45,11 +44,11 @@ class WideWork(NamedTuple):
     edge: Ints  # (label): the edge that brought the amount
     before: Ints  # (label): the label it came from, at that edge's source
     tokens: Words  # (label): which tokens the partial path holds, hashed
+    passed: Words  # (label): a bit for each token before its last; some share one
     fill: IntTable  # (hop, token): slots in use
     reached: IntTable  # (hop, i): tokens with labels
     listed: Ints  # (hop): how many of them
     most: Floats  # (token): the last value kept, `NOTHING` between uses
-    held: Ints  # (token): the last label looked at whose partial path passes through it; -1 between uses
     ahead: FloatTable  # (hops left, token): best rate to the sink
     first: IntTable  # (hops left, token): where that way goes first
     second: FloatTable  # (hops left, token): best rate by any other way
@@ -68,11 +67,11 @@ def make_wide_work(tokens: int, slots: int) -> WideWork:
         np.zeros(labels, np.int32),
         np.zeros(labels, np.int32),
         np.zeros(labels, np.uint64),
+        np.zeros(labels, np.uint64),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens), np.int32),
         np.zeros(levels, np.int32),
         np.full(tokens, NOTHING),
-        np.full(tokens, NOBODY, np.int32),
         np.zeros((levels, tokens)),
         np.zeros((levels, tokens), np.int32),
         np.zeros((levels, tokens)),
@@ -152,18 +151,26 @@ def rates_by_hops(net: Net, ww: WideWork, q: Search, x: float, hops: int, least:
 
 
 @inlined
-def _mark(net: Net, ww: WideWork, hop: int, label: int) -> None:
-    """Mark the tokens that a partial path passes through before its last."""
+def _bit(token: int) -> np.uint64:
+    """The bit of a token in `passed`."""
+    return np.uint64(np.uint64(1) << np.uint64(token & 63))
+
+
+@inlined
+def _passes(net: Net, ww: WideWork, hop: int, label: int, token: int) -> bool:
+    """Whether a partial path of so many pools passes through a token before its last."""
     at = label
     for _ in range(hop):
-        ww.held[net.src[ww.edge[at]]] = label
+        if net.src[ww.edge[at]] == token:
+            return True
         at = ww.before[at]
+    return False
 
 
 @inlined
 def _add(
     ww: WideWork, slots: int, hop: int, token: int, amount: float, fees: float, value: float, taken: float,
-    edge: int, before: int, held: np.uint64,
+    edge: int, before: int, held: np.uint64, passed: np.uint64,
 ) -> bool:  # fmt: skip
     """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
     used, begin = ww.fill[hop, token], (hop * ww.most.size + token) * slots
@@ -187,7 +194,7 @@ def _add(
             ww.listed[hop] += 1
     ww.label[place, AMOUNT], ww.label[place, FEES] = amount, fees
     ww.label[place, VALUE], ww.label[place, TAKEN] = value, taken
-    ww.edge[place], ww.before[place], ww.tokens[place] = edge, before, held
+    ww.edge[place], ww.before[place], ww.tokens[place], ww.passed[place] = edge, before, held, passed
     return dropped
 
 
@@ -219,7 +226,7 @@ def wide_round(
         ww.listed[h] = 0
     start = source * slots
     ww.label[start, AMOUNT], ww.label[start, FEES], ww.label[start, TAKEN] = x, 0.0, 0.0
-    ww.tokens[start] = _hash(source)
+    ww.tokens[start], ww.passed[start] = _hash(source), np.uint64(0)
     ww.fill[0, source] = 1
     ww.reached[0, 0] = source
     ww.listed[0] = 1
@@ -232,7 +239,7 @@ def wide_round(
             begin = (h * tokens + u) * slots
             for label in range(begin, begin + ww.fill[h, u]):
                 have, fees = ww.label[label, AMOUNT], ww.label[label, FEES]
-                _mark(net, ww, h, label)
+                passed = ww.passed[label]
                 for place in range(net.pptr[u], net.pcore[u] + (u == gate)):
                     k = place if place < net.pcore[u] else net.popp[net.pptr[sink]]
                     v = net.pdst[k]
@@ -249,7 +256,7 @@ def wide_round(
                     if slots == 1 and not ends and have * net.prate[k] * q.behind[v] - fees <= ww.most[v]:
                         complete = False
                         continue
-                    if not ends and ww.held[v] == label:
+                    if not ends and passed & _bit(v) and _passes(net, ww, h, label, v):
                         continue
                     out, edge, fee, looked = best_of_pair(net, used, room, k, have, price / worth)
                     work += looked
@@ -271,7 +278,8 @@ def wide_round(
                     else:
                         ww.most[v] = value
                         held = ww.tokens[label] ^ _hash(v)
-                        full = _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held)
+                        on = passed | _bit(u)
+                        full = _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held, on)
                         complete = complete and not full
             if work > budget:
                 complete = False
@@ -281,7 +289,6 @@ def wide_round(
         for i in range(ww.listed[h]):
             ww.fill[h, ww.reached[h, i]] = 0
             ww.most[ww.reached[h, i]] = NOTHING
-    ww.held[:] = NOBODY
     ww.best[0] = best
     ww.work[0] = work
     return found, complete
