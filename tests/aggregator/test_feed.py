@@ -155,6 +155,7 @@ async def test_a_packed_document_is_the_same(bench: Bench) -> None:
         (encode(MARKET), "gzip", "not what gzip packs"),
         (encode(MARKET), "br", "'br', which was not asked for"),
     ],
+    ids=["a bomb", "cut", "not packed", "not asked for"],
 )
 async def test_a_packed_document_that_is_none_changes_nothing(
     bench: Bench, body: bytes, packing: str, words: str, monkeypatch: pytest.MonkeyPatch
