@@ -37,6 +37,7 @@ type tracer struct {
 	total       peerStats
 	topicsOf    map[peer.ID]int
 	heard       map[peer.ID]time.Time // when a peer sent its last frame
+	leaving     map[peer.ID]struct{}
 
 	// Of the one message that is being published:
 	seqno  []byte
@@ -56,7 +57,7 @@ func newTracer(
 		own: own, ours: ours, flows: flows, waiting: waiting, deliver: deliver, expel: expel,
 		subscribers: make(map[string]map[peer.ID]struct{}), mesh: make(map[string]map[peer.ID]struct{}),
 		topics: make(map[string]topicStats), topicsOf: make(map[peer.ID]int),
-		heard: make(map[peer.ID]time.Time),
+		heard: make(map[peer.ID]time.Time), leaving: make(map[peer.ID]struct{}),
 	}
 }
 
@@ -91,21 +92,24 @@ func (t *tracer) RejectMessage(msg *pubsub.Message, reason string) {
 	switch reason {
 	case pubsub.RejectValidationQueueFull, pubsub.RejectValidationThrottled:
 		t.total.DroppedValidation++
-	case pubsub.RejectInvalidSignature, pubsub.RejectMissingSignature:
+	case pubsub.RejectInvalidSignature:
 		// The others have been told not to send this message, true or not. No node passes on what it has not checked.
 		t.total.Invalid++
-		t.expel(msg.ReceivedFrom, reason)
+		if _, connected := t.heard[msg.ReceivedFrom]; connected {
+			t.letGo(msg.ReceivedFrom, reason)
+		}
 	default:
 		t.total.Invalid++
 	}
 }
 
 func (t *tracer) SendRPC(rpc *pubsub.RPC, to peer.ID) {
-	if !t.flows.queued(to, rpc) {
-		t.expel(to, "takes too little") // the router's queues are bounded in frames alone
-	}
+	hasRoom := t.flows.queued(to, rpc)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	if !hasRoom {
+		t.letGo(to, "takes too little") // the router's queues are bounded in frames alone
+	}
 	for _, message := range rpc.GetPublish() {
 		if t.isCurrent(message) {
 			t.taken++
@@ -129,6 +133,14 @@ func (t *tracer) DropRPC(rpc *pubsub.RPC, _ peer.ID) {
 	}
 }
 
+// letGo lets go of a connected peer, once.
+func (t *tracer) letGo(who peer.ID, reason string) {
+	if _, already := t.leaving[who]; !already {
+		t.leaving[who] = struct{}{}
+		t.expel(who, reason)
+	}
+}
+
 func (t *tracer) lose(messages, controls int) {
 	t.total.DroppedOutbound += uint64(messages)
 	t.total.DroppedControl += uint64(controls)
@@ -147,6 +159,7 @@ func (t *tracer) RemovePeer(who peer.ID) {
 	}
 	delete(t.topicsOf, who)
 	delete(t.heard, who)
+	delete(t.leaving, who)
 }
 
 // inspect sees each incoming frame before the router does; an error makes the router ignore it.

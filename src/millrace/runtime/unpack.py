@@ -7,8 +7,8 @@ import zlib
 GZIP = "gzip"
 """What `unpack` takes, as `Accept-Encoding` and `Content-Encoding` name it."""
 _WINDOW = 16 + zlib.MAX_WBITS  # of zlib, with gzip's head and checksum
-MOST_MEMBERS = 1000
-"""Each member costs a call. One is what servers send."""
+MOST_MEMBERS = 16
+"""What is left is copied for each member, with the GIL held. One is what servers send."""
 
 
 class UnpackError(ValueError):

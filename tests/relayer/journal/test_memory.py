@@ -215,6 +215,20 @@ def test_row_48_a_full_disk_is_no_reason_to_lose_the_journal(name: str) -> None:
     assert "room" in text and "where they are" in text and "restore" not in text
 
 
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (sqlite3.OperationalError("database is locked"), "Another process"),
+        (FileExistsError(17, "File exists"), "Name another"),
+    ],
+)
+def test_what_is_no_damage_is_not_told_as_such(error: Any, words: str) -> None:
+    """Whoever finds a file in use, or in the way, is not sent to restore an older copy."""
+    if isinstance(error, sqlite3.Error):
+        error.sqlite_errorname = "SQLITE_BUSY"
+    assert words in advice(error) and "restore" not in advice(error)
+
+
 START = """
 import asyncio, resource, signal, sys
 from pathlib import Path

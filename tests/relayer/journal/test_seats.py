@@ -18,10 +18,10 @@ from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
-from millrace.relayer.journal.sharing import RETRY_SECONDS, Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import RETRY_SECONDS, ClaimDamaged, ClaimsError, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
-from millrace.runtime.postgres import Connection, Refused, Unavailable, Unfit, making
+from millrace.runtime.postgres import Connection, Damaged, Refused, Unavailable, Unfit, making
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres, Standby
@@ -838,6 +838,21 @@ async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgre
     await sharing.take([row(4)])
     assert sharing.lost is None and sharing.has(ALICE.public, 4) and not sharing.has(ALICE.public, 2)
     await sharing.close()
+
+
+async def test_what_cannot_be_told_for_damage_is_not_forgotten(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relayer whose claims' ends the server cannot take down ends; it does not go on as if they were told."""
+    seats = opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+
+    async def damaged(*_: object) -> None:
+        raise Damaged("invalid page")
+
+    monkeypatch.setattr(seats, "renew", damaged)
+    with pytest.raises(ClaimsError, match="invalid page") as raised:
+        await sharing._tell()
+    assert not isinstance(raised.value, ClaimDamaged)
 
 
 async def test_a_server_whose_disk_is_full_is_one_that_is_away(

@@ -12,6 +12,7 @@ WHAT_TO_DO = (
 )
 
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
+_HELD = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM")
 
 
@@ -24,6 +25,10 @@ def advice(error: Exception, damage: str = WHAT_TO_DO) -> str:
         return "Its disk can only be read: have it mounted for writing"
     if number == errno.EIO:
         return "Its disk fails, and the kernel's log says how: mend that first. Leave the files where they are"
+    if name.startswith(_HELD):
+        return "Another process has the file open: end that, or try again. Leave the files where they are"
+    if isinstance(error, FileExistsError):
+        return "Name another file: what is there is not written over"
     if isinstance(error, UnknownVersion):
         return "Start the version of millrace that wrote it, or a later one"
     if isinstance(error, OSError) or name in _NOT_OURS:

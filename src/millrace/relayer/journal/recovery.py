@@ -87,7 +87,7 @@ def prepare(
         epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
         made_ms=now,
         known_ms=known_ms,
-        held_ms=max((held.used_ms or held.held_ms for held in remembered), default=now),
+        held_ms=max((max(held.used_ms, held.held_ms) for held in remembered), default=now),
         until_ms=now + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,

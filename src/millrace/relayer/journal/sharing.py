@@ -529,17 +529,26 @@ class Sharing:
             self.portions.hold(renewed.portions)
             if self._forget_before:
                 before_ms, self._forget_before = self._forget_before, 0
-                await self._call(lambda seats: seats.forget(before_ms, progress.programmes))
+                await self._forget(before_ms, progress.programmes)
         except Unavailable as error:
             self._note(error)
         except BaseException as error:
             for done in flushed:
                 _settle(done, ClaimsError("the relayer stops"))
-            if isinstance(error, Refused | SeatError):
+            if isinstance(error, Refused | SeatError | ClaimDamaged):  # not of one claim: nothing was told
                 raise ClaimsError(str(error)) from error
             raise
         for done in flushed:
             _settle(done, None)
+
+    async def _forget(self, before_ms: int, named: Sequence[str]) -> None:
+        """Have old claims forgotten; that they cannot be read is said, and stops nobody."""
+        try:
+            await self._call(lambda seats: seats.forget(before_ms, named))
+        except Damaged as error:
+            log.error(
+                "old claims cannot be forgotten: the claims' server has damaged data", extra={"error": str(error)}
+            )
 
     async def _take_progress(self) -> Progress:
         """What is to be told. Of what is void our own journal has to know first: who is killed in between would have
