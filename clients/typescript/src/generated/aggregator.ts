@@ -769,10 +769,10 @@ export interface components {
             maxBuiltinCalls?: number | null;
             /**
              * @description Referral that the contract credits; 0 is none.
-             * @default 0
+             * @default null
              * @example 0
              */
-            referralId?: number;
+            referralId?: number | null;
         };
         /**
          * BatchItem
@@ -950,13 +950,13 @@ export interface components {
              * @default true
              * @example true
              */
-            dust_mode?: boolean;
+            dust_mode?: boolean | null;
             /**
              * @description Who sends the transactions, bech32; adds `transaction`.
-             * @default
+             * @default null
              * @example erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
              */
-            sender?: string;
+            sender?: string | null;
             /**
              * @description Most pools on one path; 4 if not given.
              * @default null
@@ -971,10 +971,10 @@ export interface components {
             maxBuiltinCalls?: number | null;
             /**
              * @description Referral that the contract credits; 0 is none.
-             * @default 0
+             * @default null
              * @example 0
              */
-            referralId?: number;
+            referralId?: number | null;
         };
         /**
          * MultiSwapResponse
@@ -2240,8 +2240,26 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The body is larger than 1 MiB */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The body is compressed */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2302,8 +2320,26 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorBody"];
                 };
             };
+            /** @description The body did not come in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
             /** @description The body is larger than 1 MiB */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            /** @description The body is compressed */
+            415: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-
-from millrace.relayer.journal.versions import UnknownVersion
+import sqlite3
 
 WHAT_TO_DO = (
     "Put back what belongs there, the whole folder as it was last; or restore a backup into an empty folder "
@@ -14,6 +13,10 @@ WHAT_TO_DO = (
 _NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_TRUNCATE", "SQLITE_IOERR_FSYNC")
 _HELD = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _NOT_OURS = ("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_READONLY_DIRECTORY", "SQLITE_PERM")
+
+
+class UnknownVersion(sqlite3.DatabaseError):
+    """A file of a later version of millrace."""
 
 
 def advice(error: Exception, damage: str = WHAT_TO_DO) -> str:

@@ -6,6 +6,7 @@ import logging
 import sqlite3
 
 from millrace.relayer.journal import submissions
+from millrace.relayer.journal.advice import UnknownVersion
 
 log = logging.getLogger(__name__)
 
@@ -19,10 +20,6 @@ _TAG = "x'8a0140'"
 """What stands before a relayer's signature, the last field of a co-signed transaction in protobuf form …"""
 _SIZE = 67
 """… which takes so many bytes."""
-
-
-class UnknownVersion(sqlite3.DatabaseError):
-    """Of a later version."""
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> str:
