@@ -33,11 +33,9 @@ func newTestNode(ctx context.Context, t *testing.T) *node {
 	return made
 }
 
-// neighbour is a peer with gossipsub's own settings and some others, subscribed to the topic and connected to one other
-// peer; and the ids that it is told not to send.
-func neighbour(ctx context.Context, t *testing.T, to host.Host) (
-	*pubsub.Topic, host.Host, chan string,
-) {
+// neighbour is a peer with gossipsub's own settings, subscribed to the topic and connected to one other peer; and the ids
+// that it is told not to send.
+func neighbour(ctx context.Context, t *testing.T, to host.Host) (*pubsub.Topic, host.Host, chan string) {
 	t.Helper()
 	h, err := libp2p.New(libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"))
 	if err != nil {

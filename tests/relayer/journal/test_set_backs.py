@@ -61,6 +61,19 @@ def test_over_restarts_and_on_another_machine() -> None:
         assert (noted.used_ms, noted.set_back_ms, noted.set_back_at_ms) == (now, in_all * MINUTE, at)
 
 
+def test_what_we_noted_ourselves_is_met_again() -> None:
+    """Whoever takes a key once more, or another beside it, finds its own notes there, and adds nothing for them."""
+    clocks = Clocks()
+    known = clocks.followed()
+    known.follow([replace(MINE, used_ms=START + MINUTE, set_back_ms=7 * MINUTE)])
+    clocks.passes(2 * MINUTE)
+    clocks.wall -= 30 * MINUTE
+    noted = known.noted(MINE)
+    assert noted.set_back_ms == 38 * MINUTE
+    known.follow([noted])
+    assert known.noted(MINE) == noted
+
+
 def test_commands_forget_none_of_it(tmp_path: Path) -> None:
     """Who hands keys over, or makes a safe start, leaves what was noted as it is."""
     store = FileLeases(tmp_path / "leases")

@@ -23,33 +23,37 @@ class SetBacks:
     def __init__(self, steady: Callable[[], float], wall: Callable[[], int] = wall_ms) -> None:
         self._steady, self._wall = steady, wall
         self._seen: tuple[int, float] | None = None
-        self._own = self._others = self._behind = self._at = 0
-        """What we saw ourselves, what others had noted, and how far behind their last use we began."""
+        self._in_all = self._at = 0
+        self._behind = 0
+        """How far before the last use by others we began, as far as it is in `_in_all`: all keys tell of one clock."""
 
     def follow(self, remembered: Iterable[Held]) -> None:
         """Go on where others, or this machine before it was started, ended; they may have had another clock."""
-        now = self._look()
+        now, behind = self._look(), self._behind
         for held in remembered:
-            self._others, self._at = max(self._others, held.set_back_ms), max(self._at, held.set_back_at_ms)
-            if held.used_ms - now >= LEAST_MS:  # all keys tell of the same clock
-                self._behind, self._at = max(self._behind, held.used_ms - now), max(self._at, held.used_ms)
+            self._in_all, self._at = max(self._in_all, held.set_back_ms), max(self._at, held.set_back_at_ms)
+            behind = max(behind, held.used_ms - now)
+        if behind - self._behind >= LEAST_MS:
+            self._note(behind - self._behind, now + behind)
+            self._behind = behind
 
     def noted(self, mine: Held) -> Held:
         """The same with what is known by now."""
         used_ms = self._look()
-        return replace(
-            mine, used_ms=used_ms, set_back_ms=self._own + self._others + self._behind, set_back_at_ms=self._at
-        )
+        return replace(mine, used_ms=used_ms, set_back_ms=self._in_all, set_back_at_ms=self._at)
 
     def _look(self) -> int:
         now, steady = self._wall(), self._steady()
         if self._seen is not None:
             expected = self._seen[0] + int((steady - self._seen[1]) * 1000)
             if expected - now >= LEAST_MS:
-                self._own += expected - now
-                self._at = max(self._at, expected)
+                self._note(expected - now, expected)
         self._seen = now, steady
         return now
+
+    def _note(self, by_ms: int, at_ms: int) -> None:
+        self._in_all += by_ms
+        self._at = max(self._at, at_ms)
 
 
 def take(store: LeaseStore, keys: Collection[bytes], mine: Held, *, force: bool = False) -> Held:
