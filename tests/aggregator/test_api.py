@@ -650,7 +650,26 @@ async def test_one_bad_pool_cannot_stop_the_market(service: Service) -> None:
     status, _ = await service.get("/api/v1/quote", **{"from": WRAPPED, "to": USDC, "amountIn": str(EGLD)})
     assert status == 200
     async with service.session.get(service.operators + "/metrics") as answer:
-        assert "aggregator_quarantined 2.0" in await answer.text()
+        shown = await answer.text()
+    assert "aggregator_quarantined 2.0" in shown
+    for item in health["quarantine"]:
+        assert f'aggregator_quarantined_pool{{name="{item["name"]}",reason="{item["reason"]}"}} 1.0' in shown
+
+
+async def test_no_more_faults_are_named_in_metrics_than_on_health() -> None:
+    """The count says how many there are; a hundred of them have names."""
+    content = msgspec.json.decode(encode(make_market(300, seed=3)))
+    for pool in content["pools"][::2]:
+        pool["reserves"][0] = "0"
+    running, stop, task, server = await start(msgspec.json.encode(content))
+    try:
+        await running.until("/health", 200)
+        async with running.session.get(running.operators + "/metrics") as answer:
+            shown = await answer.text()
+        assert "aggregator_quarantined 150.0" in shown
+        assert shown.count("aggregator_quarantined_pool{") == 100
+    finally:
+        await end(running, stop, task, server)
 
 
 async def test_half_a_market_is_held_back_and_then_believed() -> None:

@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from millrace.aggregator.catalogue import make
 from millrace.aggregator.directory import Directory
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.dex.document import encode
+from millrace.aggregator.snapshot import build
+from millrace.dex.document import PoolDocument, TokenInfo, encode
+from millrace.dex.rate import HatomStaking
 from millrace.routing.synthetic import WRAPPED, make_market
 from servers.aggregator_service import MARKET, Service
 
@@ -76,6 +79,7 @@ async def test_prices_of_some_tokens_or_of_all(service: Service) -> None:
     _, some = await service.get("/api/v1/prices", tokens=f"EGLD,{USDC}")
     _, every = await service.get("/api/v1/prices")
     assert list(some["prices"]) == ["EGLD", USDC]
+    assert (await service.get("/api/v1/prices", tokens=f" EGLD, {USDC} "))[1] == some
     assert some["prices"] == {name: every["prices"][name] for name in ("EGLD", USDC)}
     rows = await pages(service, "/api/v1/tokens", "tokens", 1000)
     assert every["prices"] == {r["identifier"]: {"egld": r["priceEgld"], "usdc": r["priceUsdc"]} for r in rows}
@@ -92,6 +96,7 @@ async def test_config_tells_what_a_client_need_not_guess(service: Service) -> No
     question = {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000"}
     assert (await service.get("/api/v1/quote", **question, maxHops=str(hops)))[0] == 200
     assert (await service.get("/api/v1/quote", **question, maxHops=str(hops + 1)))[0] == 400
+    assert body["limits"]["maxBuiltinCalls"] == settings.max_builtin_calls
 
 
 async def test_all_of_them_name_one_snapshot(service: Service) -> None:
@@ -155,3 +160,30 @@ async def test_one_that_could_not_be_made_is_made_for_the_next(service: Service,
     assert (await service.get("/api/v1/tokens"))[0] == 500
     monkeypatch.setattr(Directory, "_made", make)
     assert (await service.get("/api/v1/tokens"))[0] == 200
+
+
+def test_what_a_contract_at_a_rate_could_pay_is_no_liquidity() -> None:
+    """Its reserves say how far its rate is trusted: neither the token nor the pool is shown to hold them."""
+    held = WRAPPED, "SEGLD-3ad2d0"
+    staking = HatomStaking(
+        id="r:1:stake", address=bytes(32), tokens=held, reserves=(10**30, 10**30), rate=(99, 100), native=True
+    )
+    info = TokenInfo(identifier=held[1], decimals=18)
+    document = msgspec.structs.replace(MARKET, pools=(*MARKET.pools, staking), tokens=(*MARKET.tokens, info))
+    listed = [catalogue_of(each) for each in (MARKET, document)]
+    tokens = [{row["identifier"]: row for row in rows} for rows, _ in listed]
+    assert tokens[1][WRAPPED] == tokens[0][WRAPPED] | {"pools": tokens[0][WRAPPED]["pools"] + 1}
+    assert (tokens[1][held[1]]["liquidityEgld"], tokens[1][held[1]]["priceEgld"]) == (0.0, pytest.approx(100 / 99))
+    row = next(row for row in listed[1][1] if row["id"] == staking.id)
+    assert (row["liquidityEgld"], row["liquidityUsdc"], row["tradable"]) == (None, None, True)
+
+
+def catalogue_of(document: PoolDocument) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of a document's tokens and pools."""
+    making = make(build(encode(document), 0.0), USDC)
+    while True:
+        try:
+            next(making)
+        except StopIteration as made:
+            rows = [row for _, row in made.value.tokens], [row for _, _, row in made.value.pools]
+            return msgspec.json.decode(msgspec.json.encode(rows))

@@ -91,6 +91,19 @@ async def test_a_document_that_was_not_taken_is_asked_for_in_whole(bench: Bench)
     assert (bench.upstream.unchanged, bench.feed.age(), bench.feed.last_error) == (1, 0.0, None)
 
 
+@pytest.mark.parametrize("tagged", [True, False])
+async def test_a_good_fetch_in_between_begins_the_count_anew(bench: Bench, tagged: bool) -> None:
+    """An upstream that answers now in whole and now not has its market stay whole, with entity tags or without."""
+    shrunk = encode(msgspec.structs.replace(MARKET, pools=MARKET.pools[:20]))
+    for _ in range(4):
+        for tag, body in (('"one"', encode(MARKET)), ('"two"', shrunk)):
+            bench.upstream.tag, bench.upstream.body = tag if tagged else "", body
+            await bench.refresh()
+            assert bench.feed.snapshot is not None
+            assert len(bench.feed.snapshot.document.pools) == len(MARKET.pools)
+    assert (bench.feed.losses.held_back, bench.feed.losses.taken) == (4, 0)
+
+
 @pytest.mark.parametrize("tag", ["", '"' + "x" * 300 + '"'])
 async def test_without_a_tag_worth_sending_all_of_it_is_fetched(bench: Bench, tag: str) -> None:
     """An upstream without entity tags, or with one as long as no tag has to be."""

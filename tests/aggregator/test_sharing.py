@@ -9,12 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from millrace.aggregator import errors
 from millrace.aggregator.batch_responses import BatchInput, MultiSwapResponse, SwapBatch
 from millrace.aggregator.responses import Simulation, SnapshotInfo, UnsignedTransaction
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.sharing import HOLDS_SECONDS, Sharing
+from millrace.aggregator.sharing import HOLDS_SECONDS, MOST_PASSED_OVER, PASSED_OVER_SECONDS, Sharing
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.transactions import unsigned
+from millrace.chain.address import encode
 
 WITH = AggregatorSettings(gateway="http://127.0.0.1:1")
 TOKENS = ("AAA-000001", "BBB-000002", "CCC-000003")
@@ -136,3 +138,47 @@ async def test_who_asks_meanwhile_is_answered() -> None:
     sharing = Sharing(WITH, Gateway(1), Clock())
     answers = await asyncio.gather(*[sharing.answer(made) for _ in range(4)])
     assert [len(answer.batches) for answer in answers] == [3] * 4
+
+
+async def test_a_second_try_that_is_refused_costs_no_answer() -> None:
+    """Where there is no time to plan each input alone, what was planned together is the answer."""
+
+    async def once(settings: AggregatorSettings) -> MultiSwapResponse:
+        if settings.inputs_per_transaction == 1:
+            raise errors.busy()
+        return await made(settings)
+
+    sharing = Sharing(WITH, Gateway(1), Clock())
+    assert len((await sharing.answer(once)).batches) == 1
+    assert sharing.settings is WITH
+
+
+async def test_whose_transactions_tell_nothing_is_not_asked_about_for_a_while() -> None:
+    """One sender who lacks tokens costs one second search a minute; for another sender it is tried all the same."""
+    gateway, clock, asked = Gateway(1, owned=TOKENS[:2]), Clock(), []
+
+    async def counted(settings: AggregatorSettings) -> MultiSwapResponse:
+        asked.append(settings.inputs_per_transaction)
+        return await made(settings)
+
+    sharing = Sharing(WITH, gateway, clock)
+    for _ in range(3):
+        assert len((await sharing.answer(counted)).batches) == 1
+    assert (asked.count(1), gateway.asked) == (1, 4)
+    gateway.owned = TOKENS
+    clock.now = PASSED_OVER_SECONDS
+    assert len((await sharing.answer(counted)).batches) == 3
+
+
+async def test_senders_passed_over_are_bounded() -> None:
+    """Whoever makes up senders fills no memory."""
+    sharing = Sharing(WITH, Gateway(1, owned=()), Clock())
+    for number in range(MOST_PASSED_OVER + 5):
+
+        async def of_one(
+            settings: AggregatorSettings, name: str = encode(number.to_bytes(32, "big"))
+        ) -> MultiSwapResponse:
+            return await made(settings, name)
+
+        await sharing.answer(of_one)
+    assert len(sharing._passed_over) == MOST_PASSED_OVER

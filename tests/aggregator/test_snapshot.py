@@ -13,6 +13,8 @@ from millrace.aggregator.quote import answer
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, build
 from millrace.dex.document import encode
+from millrace.dex.pool import Pool
+from millrace.routing import venue
 from millrace.routing.synthetic import make_market
 
 MARKET = make_market(40, seed=19, traded_lp=2)
@@ -65,3 +67,24 @@ def test_a_market_with_pools_moved_is_made_without_rests() -> None:
     pool = MARKET.pools[0]
     made.plan_on({pool.id: pool.swap(0, 1, pool.reserves[0] // 10).pool})
     assert len(rests) == before > 0
+
+
+def test_a_pool_whose_numbers_come_to_nothing_is_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever arithmetic no check has foreseen costs the pool that brings it, and not the market."""
+    bad = next(pool for pool in MARKET.pools if pool.kind == "constant_product")
+    curve = venue.constant_product_curve
+
+    def divides(pool: Pool, i: int, j: int) -> tuple[float, float, float]:
+        if pool.id == bad.id:
+            raise ZeroDivisionError("float division by zero")
+        return curve(pool, i, j)
+
+    monkeypatch.setattr(venue, "constant_product_curve", divides)
+    snapshot = build(encode(MARKET), 0.0)
+    assert [item.name for item in snapshot.document.quarantined] == [bad.id]
+    assert "float division by zero" in snapshot.document.quarantined[0].reason
+    assert bad.id not in {pool.id for pool in (*snapshot.document.pools, *snapshot.usable)}
+    assert len(snapshot.document.pools) == len(MARKET.pools) - 1
+    first, *_, last = sorted({token for pool in snapshot.usable for token in pool.tokens if snapshot.worth.get(token)})
+    question = QuoteRequest(token_in=first, token_out=last, amount_in=10**15)
+    assert int(answer(snapshot, question, AggregatorSettings()).amount_out) > 0

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from millrace.aggregator import answering as module
+from millrace.aggregator import errors, stream
 from millrace.aggregator.answering import Answer, Lane, Prepared
 from millrace.aggregator.api import Api
 from millrace.aggregator.feed import Feed
@@ -37,6 +38,7 @@ class Service:
     def __init__(self, api: Api, feed: Feed[Snapshot], base: str, session: aiohttp.ClientSession) -> None:
         self.api = api
         self.feed = feed
+        self.settings = AggregatorSettings()
         self.base = base
         self.session = session
 
@@ -174,6 +176,14 @@ async def next_events(answer: aiohttp.ClientResponse, count: int) -> list[bytes]
         return [await answer.content.readuntil(b"\n\n") for _ in range(count)]
 
 
+async def next_said(answer: aiohttp.ClientResponse) -> bytes:
+    """The next event that is more than a sign of life."""
+    async with asyncio.timeout(20):
+        while (event := await answer.content.readuntil(b"\n\n")) == b": keep-alive\n\n":
+            pass
+        return event
+
+
 def id_of(event: bytes) -> str:
     (line,) = [line for line in event.decode().split("\n") if line.startswith("id: ")]
     return line.removeprefix("id: ")
@@ -224,3 +234,57 @@ async def test_who_comes_back_is_told_what_has_changed_since(service: Service) -
         async with service.session.get(url, params=QUICK, headers=headers) as answer:
             (event,) = await next_events(answer, 1)
         assert event.startswith(expected)
+
+
+@pytest.mark.parametrize("returns", [True, False])
+async def test_a_market_that_becomes_too_old_is_told(
+    service: Service, monkeypatch: pytest.MonkeyPatch, returns: bool
+) -> None:
+    """What `/api/v1/quote` would say, once, and again the quote as soon as the market has been seen, changed or not."""
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.05)
+    feed = service.feed
+    assert feed.snapshot is not None
+    async with service.session.get(service.base + "/api/v1/quote/stream", params=QUICK) as answer:
+        first = await next_said(answer)
+        assert first.startswith(b"event: quote")
+        feed.snapshot.received = time.monotonic() - service.settings.max_snapshot_age_seconds + 0.2
+        await feed.confirm(0.0)
+        event = await next_said(answer)
+        assert event.startswith(b"event: error")
+        assert b'{"error":"service unavailable"}' in event
+        assert await next_events(answer, 2) == [b": keep-alive\n\n"] * 2
+        if returns:
+            await feed.confirm(time.monotonic())
+        else:
+            await feed.swap_in(moved(-1, 7))
+        event = await next_said(answer)
+        assert (id_of(event), event.startswith(b"event: quote")) == (id_of(first), True)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+async def test_who_had_no_time_is_answered_with_the_next_sign_of_life(
+    service: Service, monkeypatch: pytest.MonkeyPatch, cut: bool
+) -> None:
+    """On a market that stands still, too: refused or cut short, then the whole answer, and after it nothing new."""
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 0.05)
+    answering, asked_by = service.api.answering, []
+    answer_of = answering.answer
+
+    async def late(asked: Prepared) -> Answer:
+        asked_by.append(asked.client)
+        found = await answer_of(asked)
+        if len(asked_by) > 2:
+            return found
+        if cut:
+            return Answer(msgspec.structs.replace(found.body, search_cut=True), False, by_share=True)
+        raise errors.share_used_up(1.0)
+
+    monkeypatch.setattr(answering, "answer", late)
+    async with service.session.get(service.base + "/api/v1/quote/stream", params=QUICK) as answer:
+        first, same, last, *after = await next_events(answer, 5)
+    assert first.startswith(b"event: quote" if cut else b"event: error")
+    assert (b"searchCut" in first) is cut
+    assert same.startswith(b": unchanged in ")
+    assert last.startswith(b"event: quote") and b"searchCut" not in last
+    assert after == [b": keep-alive\n\n"] * 2
+    assert len(asked_by) == 3

@@ -10,7 +10,7 @@ import pytest
 
 from millrace.collector.gateway import Gateway, GatewayError
 from millrace.collector.settings import CollectorSettings
-from millrace.collector.tokens import TokenBook
+from millrace.collector.tokens import RENEWED_AT_ONCE, RENEWED_SECONDS, TokenBook
 
 
 @pytest.fixture
@@ -94,3 +94,63 @@ async def test_a_damaged_file_is_no_answer(gateway: Gateway, tmp_path: Path, con
     file = tmp_path / "tokens.json"
     file.write_bytes(content)
     assert await TokenBook(gateway, file).decimals("USDC-c76f1f") == 6
+
+
+class Clock:
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_a_token_is_asked_about_again_once_a_day(gateway: Gateway, standin: Any, tmp_path: Path) -> None:
+    """A power that its manager has gained is told from then on; what was asked is remembered in the file, too."""
+    clock, file = Clock(), tmp_path / "tokens.json"
+    book = TokenBook(gateway, file, clock)
+    await book.decimals("USDC-c76f1f")
+    key = next(key for key in standin.views if key[2] == (b"USDC-c76f1f",) and key[1] == "getTokenProperties")
+    standin.views[key] = [*standin.views[key], b"CanFreeze-true"]
+    clock.now += RENEWED_SECONDS - 1
+    await book.renew()
+    assert (standin.asked["getTokenProperties"], book.info("USDC-c76f1f").powers) == (1, ())
+    clock.now += 1
+    for _ in range(3):
+        await book.renew()
+    assert (standin.asked["getTokenProperties"], book.info("USDC-c76f1f").powers) == (2, ("freeze",))
+    book.save()
+    again = TokenBook(gateway, file, clock)
+    await again.renew()
+    assert (standin.asked["getTokenProperties"], again.info("USDC-c76f1f").powers) == (2, ("freeze",))
+
+
+async def test_few_tokens_are_asked_about_again_at_once(gateway: Gateway, standin: Any) -> None:
+    """Those first that wait longest; one that is not told again stays as it was, and waits a day like the others."""
+    clock = Clock()
+    book = TokenBook(gateway, clock=clock)
+    names = sorted({key[2][0].decode() for key in standin.views if key[1] == "getTokenProperties"})
+    assert len(names) > RENEWED_AT_ONCE
+    for name in names:
+        clock.now += 1
+        await book.decimals(name)
+    clock.now += RENEWED_SECONDS
+    before = {name: book.info(name) for name in names}
+    for key in [key for key in standin.views if key[1] == "getTokenProperties"]:
+        del standin.views[key]
+    standin.asked.clear()
+    await book.renew()
+    assert standin.asked["getTokenProperties"] == RENEWED_AT_ONCE
+    for _ in range(5):
+        await book.renew()
+    assert standin.asked["getTokenProperties"] == len(names)
+    assert {name: book.info(name) for name in names} == before
+
+
+async def test_a_file_of_before_is_read(gateway: Gateway, standin: Any, tmp_path: Path) -> None:
+    """Without the time of the question its tokens are known, and are asked about again soon."""
+    file = tmp_path / "tokens.json"
+    file.write_bytes(b'{"USDC-c76f1f": [6, "WrappedUSDC", ["freeze"]]}')
+    book = TokenBook(gateway, file)
+    assert (await book.decimals("USDC-c76f1f"), book.info("USDC-c76f1f").powers) == (6, ("freeze",))
+    assert not standin.asked
+    await book.renew()
+    assert standin.asked["getTokenProperties"] == 1

@@ -25,6 +25,7 @@ from millrace.dex.aggregator_contract import (
     NEEDS_ADDRESS,
     NONE_INDEX,
     PREVIOUS,
+    SHARED_MODE_ADD,
     Action,
     Input,
     Instruction,
@@ -324,3 +325,13 @@ def test_any_arguments_are_answered(arguments: list[bytes]) -> None:
     except ProgramError:
         return
     assert decode_arguments(encode_arguments(program)) == program
+
+
+@pytest.mark.parametrize("action", sorted(SHARED_MODE_ADD))
+def test_a_deposit_names_at_most_three_tokens(action: Action) -> None:
+    """A fourth one has no place in an instruction: it is refused, not dropped."""
+    for count in (1, 2, 3):
+        made = add(action, range(count), ALL, 0)
+        assert [item.token for item in inputs(made)] == [*range(count)]
+    with pytest.raises(ProgramError, match="4 tokens: at most 3"):
+        add(action, range(4), ALL, 0)

@@ -20,6 +20,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.constant_product import OneDexPool
 from millrace.dex.document import TokenInfo
 from millrace.dex.pool import Pool
+from millrace.dex.rate import RatePool
 
 WARNINGS = {"freeze": "freezable", "pause": "pausable", "wipe": "wipeable"}
 """What a token's holders are told of its manager's powers."""
@@ -44,7 +45,8 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name, omit_defaults=True):
-    """A pool. `tradable`: routes may use it. Liquidity is what it holds, null where a token has no price."""
+    """A pool. `tradable`: routes may use it. Liquidity is what it holds, null where a token has no price, and of a
+    contract at a rate."""
 
     id: str
     dex: str
@@ -126,7 +128,9 @@ class _Market:
         return self.in_both(self._value(token, 10 ** self._snapshot.decimals[token]))
 
     def worth(self, pool: Pool) -> Price:
-        """Of what a pool holds."""
+        """Of what a pool holds; of what a contract at a rate holds nothing is known."""
+        if isinstance(pool, RatePool):
+            return self.in_both(None)
         values = [self._value(token, reserve) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
         return self.in_both(None if None in values else sum(value for value in values if value is not None))
 
@@ -148,8 +152,9 @@ def make(snapshot: Snapshot, usdc: str, thin: float = 0.0) -> Generator[None, No
     pools_of: dict[str, int] = {}
     for pool in market.usable:
         for token, reserve in zip(pool.tokens, pool.reserves, strict=True):
-            held[token] = held.get(token, 0) + reserve
             pools_of[token] = pools_of.get(token, 0) + 1
+            if not isinstance(pool, RatePool):  # whose reserves say how far the rate is trusted
+                held[token] = held.get(token, 0) + reserve
     native = TokenInfo(identifier=NATIVE, decimals=18, name=NATIVE, ticker=NATIVE)
     rows = []
     for number, info in enumerate((native, *snapshot.document.tokens)):

@@ -24,7 +24,6 @@ from millrace.aggregator.responses import SnapshotInfo, wire_name
 from millrace.aggregator.settings import MOST_SPLITS, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain.token import NATIVE
-from millrace.routing.costs import CALLS_PER_TRANSACTION
 
 PAGE = 100
 """Rows of a page by default."""
@@ -120,7 +119,7 @@ class Directory:
     async def prices(self, snapshot: Snapshot, query: Query) -> PricesResponse:
         """GET /api/v1/prices. Raises `ApiError`."""
         text = parse_text(query, "tokens")
-        names = [] if not text else text.split(",")
+        names = [] if not text else [name.strip() for name in text.split(",")]
         if len(names) > MAX_PRICES:
             raise ApiError(f"too many tokens: at most {MAX_PRICES}, or none for all of them")
         for name in names:
@@ -148,7 +147,7 @@ class Directory:
                 max_hops=settings.max_hops,
                 max_splits=MOST_SPLITS,
                 max_pools=MAX_POOLS,
-                max_builtin_calls=CALLS_PER_TRANSACTION,
+                max_builtin_calls=settings.max_builtin_calls,
                 max_gas=settings.max_gas,
                 max_inputs=settings.max_batch,
                 inputs_per_transaction=settings.inputs_per_transaction,

@@ -103,19 +103,21 @@ class Feed(Generic[M]):
 
     def usable(self) -> M | None:
         """The snapshot that quotes may use: None before the first and past the age limit."""
-        snapshot = self.snapshot
-        if snapshot is None or snapshot.age(self._clock()) > self._settings.max_snapshot_age_seconds:
-            return None
-        return snapshot
+        return self.snapshot if self.usable_for() > 0.0 else None
+
+    def usable_for(self) -> float:
+        """Seconds until the present snapshot is too old, if it is not seen again; 0 or less where none is usable."""
+        age = self.age()
+        return 0.0 if age is None else self._settings.max_snapshot_age_seconds - age
 
     def age(self) -> float | None:
         """Seconds since the present snapshot's document was last seen upstream."""
         return None if self.snapshot is None else self.snapshot.age(self._clock())
 
-    async def wait_change(self, known: str) -> M:
-        """Wait until there is a snapshot with another id than `known`."""
+    async def wait_usable(self, known: str) -> M:
+        """Wait until there is a snapshot that quotes may use, with another id than `known`."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self.snapshot is not None and self.snapshot.id != known)
+            await self._changed.wait_for(lambda: (found := self.usable()) is not None and found.id != known)
         assert self.snapshot is not None
         return self.snapshot
 
@@ -215,8 +217,9 @@ class Feed(Generic[M]):
         return snapshot is not None
 
     async def confirm(self, received: float) -> None:
-        """The present snapshot has been seen again upstream: it is fresh again."""
+        """The present snapshot has been seen again upstream: it is fresh again, and nothing is lost."""
         assert self.snapshot is not None
+        self.losses.forget()  # nothing is built meanwhile
         async with self._changed:
             self.snapshot.received = max(received, self.snapshot.received)
             self.refreshes += 1

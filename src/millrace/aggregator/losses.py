@@ -39,16 +39,20 @@ class Losses:
             lost = frozenset(pool.id for pool in current.pools) - {pool.id for pool in document.pools}
             reason = self._reason(document, current, len(lost)) if lost else ""
         if not reason:
-            self._lost, self._seen = frozenset(), 0
+            self.forget()
             return
         self._seen = self._seen + 1 if lost == self._lost else 1
         self._lost = lost
         if self._seen < self._fetches:
             self.held_back += 1
             raise HeldBack(f"{reason}; held back until {self._fetches} fetches agree ({self._seen} so far)")
-        self._lost, self._seen = frozenset(), 0
+        self.forget()
         self.taken += 1
         log.error("the market has lost pools", extra={"reason": reason, "some": sorted(lost)[:10]})
+
+    def forget(self) -> None:
+        """The document in use has been seen, or another is: what was lost has to be said as often again."""
+        self._lost, self._seen = frozenset(), 0
 
     def _reason(self, document: PoolDocument, current: PoolDocument, lost: int) -> str:
         left = Counter(pool.exchange for pool in document.pools)

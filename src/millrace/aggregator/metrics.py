@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from millrace.aggregator.answering import Answering
 from millrace.aggregator.errors import ApiError, OverShare
 from millrace.aggregator.feed import Feed
+from millrace.aggregator.health import SHOWN_FAULTS
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.simulation import Simulations
@@ -26,7 +27,13 @@ from millrace.runtime.tracing import Tracer
 BUCKETS = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
 """Upper ends (s) of the histogram of quotes."""
 
+LONGEST_REASON = 200
+"""Characters of a reason that a label shows."""
+
 REQUESTS = Measure("counter", "aggregator_requests_total", "requests by route and status", ("route", "status"))
+LEFT_OUT = Measure(
+    "gauge", "aggregator_quarantined_pool", "1 for each of the first hundred left out, and why", ("name", "reason")
+)
 QUOTES = Measure("histogram", "aggregator_quote_seconds", "time from a question to its computed answer")
 
 
@@ -40,6 +47,8 @@ class Report(msgspec.Struct, array_like=True):
     quotes: list[int] = []
     """How many quotes took as long as each bucket says."""
     quote_seconds: float = 0.0
+    left_out: list[tuple[str, str]] = []
+    """Names and reasons of what is not in the market, of the process that fetches."""
 
 
 def together(reports: Iterable[Report]) -> Report:
@@ -47,7 +56,9 @@ def together(reports: Iterable[Report]) -> Report:
     values: dict[str, float] = {}
     requests: Counter[tuple[str, int]] = Counter()
     quotes, seconds = [0] * (len(BUCKETS) + 1), 0.0
+    left_out: list[tuple[str, str]] = []
     for report in reports:
+        left_out += report.left_out
         for name, value in report.values.items():
             join = _largest if name in LARGEST else operator.add
             values[name] = join(values[name], value) if name in values else value
@@ -56,7 +67,7 @@ def together(reports: Iterable[Report]) -> Report:
         if report.quotes:
             quotes = list(map(operator.add, quotes, report.quotes))
             seconds += report.quote_seconds
-    return Report(values, [(*key, count) for key, count in requests.items()], quotes, seconds)
+    return Report(values, [(*key, count) for key, count in requests.items()], quotes, seconds, left_out)
 
 
 LARGEST = ("aggregator_snapshot_age_seconds", "aggregator_snapshot_build_seconds")
@@ -76,7 +87,9 @@ def counters_of(report: Report) -> Report:
 
 def of_market(feed: Feed[Any]) -> Report:
     """What the process knows that fetches."""
-    return Report({measure.name: read(feed) for measure, read in OF_MARKET})
+    left_out = () if feed.snapshot is None else feed.snapshot.document.quarantined[:SHOWN_FAULTS]
+    named = {item.name: item.reason[:LONGEST_REASON] for item in left_out}
+    return Report({measure.name: read(feed) for measure, read in OF_MARKET}, left_out=list(named.items()))
 
 
 class Shown(Collector):
@@ -98,6 +111,10 @@ class Shown(Collector):
         for route, status, count in report.requests:
             requests.add_metric([route, str(status)], count)
         yield requests
+        faults = LEFT_OUT.family()
+        for name, reason in report.left_out:
+            faults.add_metric([name, reason], 1.0)
+        yield faults
         yield histogram(QUOTES, BUCKETS, report.quotes or [0] * (len(BUCKETS) + 1), report.quote_seconds)
 
 
@@ -226,5 +243,5 @@ SERVICE = (WORKERS, RESTARTS, APART, SYNCS_FAILED)
 """Of the service, whatever its processes count."""
 PLAIN = (*(measure for measure, _ in OF_MARKET), *(measure for measure, _ in OF_ANSWERS), *SERVICE)
 """All without labels."""
-DECLARED = (*PLAIN, REQUESTS, QUOTES)
+DECLARED = (*PLAIN, REQUESTS, LEFT_OUT, QUOTES)
 """All of them; those of the process apart."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from millrace.aggregator.pace import never
 from millrace.aggregator.prices import token_prices, with_shares
 from millrace.aggregator.responses import SnapshotInfo
 from millrace.chain.token import NATIVE
-from millrace.dex.document import DocumentError, PoolDocument, decode
+from millrace.dex.document import DocumentError, PoolDocument, Quarantined, decode
 from millrace.dex.entries import Reader
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
@@ -21,12 +24,15 @@ from millrace.routing.curve import NoCurve
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache
 
+log = logging.getLogger(__name__)
+
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
 LONG_THREAD = "LONG"
 """The thread for what takes longest; see `answering.Lane`."""
 ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of answers (with what was asked) that a snapshot remembers."""
+LOGGED_FAULTS = 10
 
 
 class Filter(NamedTuple):
@@ -109,10 +115,11 @@ class Snapshot(Market):
         self.main = self.make(_ALL)
         """The planner of all pools."""
         pause()
+        self.document = _without(document, self.main.router.faulty)
         clean, dust = self.main.router.built_of
         self.usable = [*clean, *dust]
         """The pools that routes may use."""
-        self.worth = with_shares(token_prices(clean, self.wrapped, pause), document.pools)
+        self.worth = with_shares(token_prices(clean, self.wrapped, pause), self.document.pools)
         """What a smallest unit of each token is worth, in smallest units of the wrapped native token."""
         pause()
         self.main.router.warm(pause)
@@ -190,6 +197,18 @@ class Snapshot(Market):
         else:
             twins.move_to_end(planner)
         return twin
+
+
+def _without(document: PoolDocument, faulty: Mapping[str, str]) -> PoolDocument:
+    """The document with these pools left out and named: what no check of an entry has found must not end the market."""
+    if not faulty:
+        return document
+    log.error("pools of which no curve can be made", extra={"some": list(faulty.items())[:LOGGED_FAULTS]})
+    return msgspec.structs.replace(
+        document,
+        pools=tuple([pool for pool in document.pools if pool.id not in faulty]),
+        quarantined=(*document.quarantined, *[Quarantined(name, reason) for name, reason in faulty.items()]),
+    )
 
 
 def identify(data: bytes) -> str:

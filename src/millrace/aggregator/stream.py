@@ -3,7 +3,8 @@
 A question that many streams ask is answered once per snapshot. Answers computed on the loop take turns with other
 requests; those computed in the threads for long questions delay no other stream. What they take is taken off the share
 of the client whose stream asks first. The id of an event is a digest of what it says apart from the snapshot: whoever
-comes back with it (`Last-Event-ID`) and would be told the same is told nothing.
+comes back with it (`Last-Event-ID`) and would be told the same is told nothing. A market that becomes too old is told
+as an error, and who was refused or cut short for want of time is answered again with the next sign of life.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import web
 
+from millrace.aggregator import errors
 from millrace.aggregator.answering import Answer, Answering, Lane
 from millrace.aggregator.errors import ApiError, Busy, OverShare
 from millrace.aggregator.feed import Feed
@@ -38,14 +40,14 @@ class Event(NamedTuple):
     id: str
     data: bytes
     is_for_all: bool
-    """Whether it says the same to whoever asks; else it was cut short for want of one client's time."""
+    """Whether it says the same to whoever asks; else it was refused or cut short for want of one client's time."""
 
 
 class _Event(NamedTuple):
     """An event under way, or sent, and whose time it takes."""
 
     client: str
-    answer: asyncio.Task[Event | Busy]
+    answer: asyncio.Task[Event]
 
 
 def _quoted(answer: Answer) -> Event:
@@ -56,7 +58,7 @@ def _quoted(answer: Answer) -> Event:
 
 def _failed(error: ApiError) -> Event:
     body = encode({"error": error.text})
-    return _event(b"error", body, body)
+    return _event(b"error", body, body, not isinstance(error, Busy))
 
 
 def _event(kind: bytes, said: bytes, body: bytes, is_for_all: bool = True) -> Event:
@@ -133,20 +135,32 @@ class Streams:
 
     async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str, said: str) -> None:
         """`said`: the id of the event that the client has."""
-        known = ""
+        known, is_for_all = "", True
         while True:
-            try:
-                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
-                    snapshot = await self._feed.wait_change(known)
-            except TimeoutError:
+            snapshot = await self._other(known)
+            present = self._feed.usable()
+            event = None
+            if present is None:
+                known, event = "", _failed(errors.unavailable())
+            elif snapshot is not None or not is_for_all:  # who had no time left may have some by now
+                known, event = present.id, await self.event(present, question, client)
+            if event is None or (event.id == said and not known):
                 sent = b": keep-alive\n\n"
             else:
-                known = snapshot.id
-                event = await self.event(snapshot, question, client)
                 sent = b": unchanged in %s\n\n" % known.encode() if event.id == said else event.data
-                said = event.id
+            if event is not None:
+                said, is_for_all = event.id, event.is_for_all
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write(sent)
+
+    async def _other(self, known: str) -> Snapshot | None:
+        """A market other than `known`; None when it is time for a sign of life, or when that one has become too old."""
+        left = self._feed.usable_for()
+        try:
+            async with asyncio.timeout(min(KEEP_ALIVE_SECONDS, left) if left > 0.0 else KEEP_ALIVE_SECONDS):
+                return await self._feed.wait_usable(known)
+        except TimeoutError:
+            return None
 
     async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
@@ -164,15 +178,14 @@ class Streams:
                     client, asyncio.create_task(self._answered(snapshot, question, client))
                 )
             sent = await asyncio.shield(event.answer)
-            if isinstance(sent, Event) and (sent.is_for_all or event.client == client):
+            if sent.is_for_all:
                 return sent
             if events.get(question) is event:
                 del events[question]
-            if isinstance(sent, Busy) and event.client == client:
-                return _failed(sent)
+            if event.client == client:
+                return sent
 
-    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event | Busy:
-        """The event, or why the client gets none."""
+    async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
         try:
             asked = await self._answering.prepare(snapshot, question, client)
             if asked.lane is not Lane.LOOP:
@@ -180,8 +193,6 @@ class Streams:
             async with self._turn:
                 await asyncio.sleep(0)
                 return _quoted(await self._answering.answer(asked))
-        except Busy as refused:
-            return refused
         except ApiError as error:
             return _failed(error)
 

@@ -137,6 +137,7 @@ async def _loop(settings: CollectorSettings, served: Served, collector: Collecto
         started = time.monotonic()
         try:
             await served.round(collector)
+            await book.renew()
             book.save()
         except CollectError as error:
             log.warning("no document this round", extra={"reason": str(error)})

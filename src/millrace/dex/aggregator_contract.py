@@ -37,6 +37,8 @@ MILLION = 1_000_000
 MAX_TOKENS = 254
 MAX_FIXED = 126
 MAX_PPM = 128
+MOST_DEPOSITED = 3
+"""Tokens that an instruction can name which deposits into a stable or crypto pool, however many the pool has."""
 MAX_AMOUNT_BYTES = 64
 MAX_INSTRUCTIONS = 1024
 
@@ -163,8 +165,13 @@ def swap(action: Action, token_in: int, token_out: int, mode: int, w: int = AUTO
 
 
 def add(action: Action, tokens: Sequence[int], mode: int, w: int = AUTO) -> Instruction:
-    """A deposit of two or three tokens in pool order, one mode for all. For OneDex `w` is the pair id."""
+    """A deposit in pool order, one mode for all: of two tokens, or of one to three into a stable or crypto pool.
+
+    For OneDex `w` is the pair id. Raises `ProgramError` for more tokens than that.
+    """
     if action in SHARED_MODE_ADD:
+        if len(tokens) > MOST_DEPOSITED:
+            raise ProgramError(f"a deposit of {len(tokens)} tokens: at most {MOST_DEPOSITED}")
         first, second, third = (*tokens, NONE_INDEX, NONE_INDEX)[:3]
         return Instruction(action, first, second, third, mode, w)
     first, second = tokens

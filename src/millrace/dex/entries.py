@@ -189,7 +189,7 @@ class _Fields:
 
     def base(self, *fees: int) -> int:
         base = self.number("feeBase", self.entry.fee_base, least=1)
-        if sum(fees) >= base:
+        if sum(fees) / base >= 1.0:  # as a search sees it: just below the base is nothing left, too
             raise self.fault("feeBase", f"fees of {sum(fees)} are not below the base {base}")
         return base
 

@@ -17,6 +17,11 @@ from millrace.dex.zap import FeeModel, search
 MIN_OUTPUT: Final = 1
 MIN_OUTPUT_JEX_STABLE: Final = 2
 
+ONEDEX_FEE_BASE: Final = 10_000
+ONEDEX_FEES: Final = {40: 0, 60: 1, 100: 2}
+"""Total fees as a OneDex pair's `pair_fee` enumerates them; half of each leaves the pool. A deposit knows no
+others."""
+
 ACTIONS: Final = tuple(Action)
 
 
@@ -142,6 +147,8 @@ def _onedex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step
     pool = run.market.onedex_pair(instruction.w)
     if pool is None:
         raise VaultError(f"OneDex pair {instruction.w} does not exist")
+    if not takes_deposits(pool):
+        raise VaultError("storage decode error (key: pair_fee): invalid value")
     return _zap(run, instruction, assets, run.current(pool))
 
 
@@ -153,7 +160,13 @@ def _jex_add(run: Run, instruction: Instruction, assets: list[Asset]) -> Step:
 
 
 def takes_deposits(pool: Pool) -> bool:
-    """Whether the contract can deposit into the pool: of a JEX pair it reads keys that the published one lacks."""
+    """Whether the contract can deposit into the pool, and knows what that comes to.
+
+    Of a JEX pair it reads keys that the published one lacks, of a OneDex pair one of three fees.
+    """
+    if isinstance(pool, OneDexPool):
+        leaving = 2 * (pool.special_fee + pool.staking_fee)
+        return pool.fee_base == ONEDEX_FEE_BASE and pool.total_fee in ONEDEX_FEES and leaving == pool.total_fee
     return not isinstance(pool, JexPool) or pool.token_id_keys
 
 

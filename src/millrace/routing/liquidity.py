@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from millrace.dex.aggregator_contract import MOST_DEPOSITED
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import takes_deposits
 from millrace.dex.pool import Pool, PoolError
@@ -117,15 +118,9 @@ class Desk(NamedTuple):
             done = deposit(shares)
             return 0 if done is None else done.balances[pool.lp_token]
 
-        worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
-        whole = sum(worth)
-        if whole <= 0.0:
+        tried = {shares: minted(shares) for shares in self._even(pool)}
+        if not tried:
             raise PlanError("the pool's tokens are not traded")
-        even = tuple(part / whole for part in worth)
-        tried = {even: minted(even)}
-        if pool.kind != "constant_product":
-            n = len(pool.tokens)
-            tried |= {alone: minted(alone) for j in range(n) if (alone := tuple(float(k == j) for k in range(n)))}
         if len(pool.tokens) == 2:
             parts = golden_section(lambda part: minted((part, 1.0 - part)))
             tried |= {(part, 1.0 - part): units for part, units in parts.items()}
@@ -140,6 +135,17 @@ class Desk(NamedTuple):
                 break
             best, done = moved, again
         return best
+
+    def _even(self, pool: Pool) -> Iterator[tuple[float, ...]]:
+        """Divisions in the pool's proportion: over all tokens, and each alone; of many, over any a deposit can name."""
+        worth = [reserve * self.router.scale(token) for token, reserve in zip(pool.tokens, pool.reserves, strict=True)]
+        most = min(len(worth), MOST_DEPOSITED)
+        sizes = (most,) if pool.kind == "constant_product" else range(1, most + 1) if len(worth) > most else (most, 1)
+        for size in sizes:
+            for chosen in itertools.combinations(range(len(worth)), size):
+                whole = sum(worth[k] for k in chosen)
+                if whole > 0.0:
+                    yield tuple(worth[k] / whole if k in chosen else 0.0 for k in range(len(worth)))
 
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
@@ -217,7 +223,10 @@ class Desk(NamedTuple):
             }
             vault = self.sell(vault, given | rest, target, limits)
         done = vault.copy()
-        done.deposit(pool, [token for token in pool.tokens if done.balances.get(token, 0) > 0])
+        held = {token: amount for token in pool.tokens if (amount := done.balances.get(token, 0)) > 0}
+        # Of a token that is not wanted rounding may have left some on the way.
+        most = sorted(held, key=lambda token: held[token] * self.router.scale(token))[-MOST_DEPOSITED:]
+        done.deposit(pool, [token for token in held if token in most])
         return done
 
     def _divide(self, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float]) -> dict[str, dict[str, int]]:

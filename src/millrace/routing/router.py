@@ -71,10 +71,14 @@ class Router(Answers):
         more = lp_edges(chosen, market, index) if liquidity else []
         self.has_liquidity = bool(more)
         pause()
-        self.built_of = clean, dust = sort_out(chosen, market, pause)
+        clean, dust = sort_out(chosen, market, pause)
+        self.faulty: dict[str, str] = {}
+        """The pools that none uses because their numbers come to nothing, by id, and why."""
+        self._edges, trades = list_edges([*clean, *dust], index, curves or CurveCache(), more, pause, self.faulty)
+        clean, dust = ([pool for pool in part if pool.id not in self.faulty] for part in (clean, dust))
+        self.built_of = clean, dust
         """The pools that routes may use, as they were then: those that hold enough, and dust."""
         self._usable = [*clean, *dust]
-        self._edges, trades = list_edges(self._usable, index, curves or CurveCache(), more, pause)
         pause()
         self._dust = _trades_with(trades, {pool.id for pool in dust})
         self.aside: Callable[[], None] = lambda: None

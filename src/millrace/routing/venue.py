@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -246,17 +245,24 @@ def list_edges(
     known: CurveCache,
     more: Iterable[tuple[Trade, Knots]] = (),
     pause: Callable[[], None] = lambda: None,
+    faulty: dict[str, str] | None = None,
 ) -> tuple[Edges, list[Trade]]:
     """All trades with `pools`, then those of `more`, and their edges in the same order.
 
-    `index` numbers the tokens. `pause` is called at every pool, for work in the background.
+    `index` numbers the tokens. `pause` is called at every pool, for work in the background. A pool whose numbers come
+    to nothing has no trades; `faulty` gets its id, and why.
     """
     table = _Table(index)
     for pool in pools:
         pause()
-        for i, j in itertools.permutations(range(len(pool.tokens)), 2):
-            with contextlib.suppress(NoCurve):
-                table.add(Trade(pool, i, j), *shape_of(pool, i, j, known))
+        try:
+            shapes = _shapes(pool, known)
+        except FaultyCurve as error:
+            if faulty is not None:
+                faulty[pool.id] = str(error)
+            continue
+        for trade, shape in shapes:
+            table.add(trade, *shape)
     for trade, knots in more:
         table.add(trade, *_of_curve(knots))
     return table.edges(), table.trades
@@ -271,11 +277,31 @@ class Shape(NamedTuple):
     knots: Knots | None = None
 
 
+class FaultyCurve(NoCurve):
+    """A pool's numbers divide by zero, or are larger than any."""
+
+
+def _shapes(pool: Pool, known: CurveCache) -> list[tuple[Trade, Shape]]:
+    """The trades that a pool takes, with their edges. Raises `FaultyCurve`."""
+    found = []
+    for i, j in itertools.permutations(range(len(pool.tokens)), 2):
+        try:
+            found.append((Trade(pool, i, j), shape_of(pool, i, j, known)))
+        except FaultyCurve:
+            raise
+        except NoCurve:
+            continue
+    return found
+
+
 def shape_of(pool: Pool, i: int, j: int, known: CurveCache) -> Shape:
-    """The edge of one direction of a pool. Raises `NoCurve`."""
-    if pool.kind == "constant_product":
-        return Shape(*constant_product_curve(pool, i, j))
-    return _of_curve(known.of(pool, i, j))
+    """The edge of one direction of a pool. Raises `NoCurve`, which is a `FaultyCurve` where the pool is at fault."""
+    try:
+        if pool.kind == "constant_product":
+            return Shape(*constant_product_curve(pool, i, j))
+        return _of_curve(known.of(pool, i, j))
+    except ArithmeticError as error:
+        raise FaultyCurve(f"no curve from {pool.tokens[i]} to {pool.tokens[j]}: {error}") from error
 
 
 def _of_curve(knots: Knots) -> Shape:

@@ -146,11 +146,13 @@ class Walker:
         self._previous = None
 
     def deposit(self, pool: Pool, given: Sequence[str], mode: int = contract.ALL, value: int = 0) -> None:
-        """Deposit tokens of a pool, in its order, for LP units. Raises `PlanError`.
+        """Deposit tokens of a pool, in its order, for LP units: no more than one step can name. Raises `PlanError`.
 
         A constant-product pool takes both tokens, and the contract hands out its LP units at the end only:
         such a deposit must be the last step of a plan that buys them.
         """
+        if len(given) > contract.MOST_DEPOSITED:
+            raise PlanError("a deposit of more tokens than the contract takes")
         taken = [self._take(token, mode, value) for token in given]
         amounts = dict(zip(given, (amount for amount, _, _ in taken), strict=True))
         try:

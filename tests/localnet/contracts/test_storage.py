@@ -108,6 +108,15 @@ def test_a_jex_pair_that_has_the_keys_takes_deposits(world: Any) -> None:
     assert deposit(world, pool).ok
 
 
+def test_a_onedex_pair_with_a_fee_that_is_not_enumerated_takes_no_deposit(world: Any) -> None:
+    """Nothing else is stored for it, and the contract knows no other."""
+    pool = msgspec.structs.replace(world.pools("OneDex")[0], total_fee=50, special_fee=25, staking_fee=0)
+    world.ledger.put_pools((pool,))
+    result = deposit(world, pool)
+    assert not result.ok
+    assert "pair_fee" in result.return_message
+
+
 def test_nothing_is_stored_elsewhere(world: Any) -> None:
     """An account without a contract, and a key that nobody uses."""
     assert stored(world.state, b"\x05" * 32, b"first_token_id") == b""

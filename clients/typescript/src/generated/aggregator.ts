@@ -1250,7 +1250,8 @@ export interface components {
         };
         /**
          * PoolRow
-         * @description A pool. `tradable`: routes may use it. Liquidity is what it holds, null where a token has no price.
+         * @description A pool. `tradable`: routes may use it. Liquidity is what it holds, null where a token has no price, and of a
+         *         contract at a rate.
          */
         PoolRow: {
             /**
@@ -1264,7 +1265,7 @@ export interface components {
              */
             dex: string;
             /**
-             * @description Kind of pool: constant_product, stable or crypto.
+             * @description Kind of pool: constant_product, stable or crypto; at a rate stake, supply or redeem.
              * @example constant_product
              */
             kind: string;
@@ -1308,12 +1309,12 @@ export interface components {
              */
             tradable: boolean;
             /**
-             * @description What the pool holds, worth in EGLD; null where a token has no price.
+             * @description What the pool holds, worth in EGLD; null without a price, and at a rate.
              * @example 366402.8
              */
             liquidityEgld: number | null;
             /**
-             * @description What the pool holds, worth in USDC; null where a token has no price.
+             * @description What the pool holds, worth in USDC; null without a price, and at a rate.
              * @example 14656112
              */
             liquidityUsdc: number | null;
@@ -1458,8 +1459,8 @@ export interface components {
              */
             maxPools: number;
             /**
-             * @description Most built-in calls of a transaction.
-             * @example 100
+             * @description Most built-in calls of a plan; a request that allows more gets no more.
+             * @example 98
              */
             maxBuiltinCalls: number;
             /**

@@ -5,14 +5,10 @@ tokens, reserves and fees here before it deposits into it. Of a JEX pair it read
 `second_token_id`, and the published pair has `first_token` and `second_token`: a deposit reverts there.
 """
 
-from typing import Final
-
 from millrace.chain.abi import nested_bytes, nested_uint, top_uint
 from millrace.dex.constant_product import JexPool, OneDexPool, XExchangePool
+from millrace.dex.operations import ONEDEX_FEES
 from millrace.dex.pool import Pool
-
-ONEDEX_FEES: Final = {40: 0, 60: 1, 100: 2}
-"""`pair_fee` is an enumeration of total fees over 10 000."""
 
 
 def of_pool(pool: Pool) -> dict[bytes, bytes]:
