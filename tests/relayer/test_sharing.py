@@ -43,7 +43,7 @@ from relayer.conftest import Front
 from servers.postgres import Postgres
 
 ALICE = wallet(1)
-SECONDS = 3.0
+SECONDS = 3.5
 """Of leases: what tests wait for when one is to end."""
 
 
