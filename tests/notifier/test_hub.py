@@ -176,7 +176,9 @@ async def test_damaged_event_is_a_gap(tmp_path: Path) -> None:
         assert (before.counter, gap_of(gap), after.counter) == (first, (first + 1, first + 1), first + 2)
 
 
-@pytest.mark.parametrize("error", [JournalUnusable("event 2 fails its checksum"), sqlite3.OperationalError("I/O error")])
+@pytest.mark.parametrize(
+    "error", [JournalUnusable("event 2 fails its checksum"), sqlite3.OperationalError("I/O error")]
+)
 @pytest.mark.parametrize("comes_from_elsewhere", [True, False])
 async def test_what_cannot_be_read_is_no_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, comes_from_elsewhere: bool

@@ -184,12 +184,15 @@ async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Sev
 async def test_who_is_cut_off_from_the_claims_gets_nothing_from_edges(
     several: Several, tmp_path: Path, postgres: Postgres
 ) -> None:
-    """The way from one of two relayers to the server says nothing any more: the other one serves all clients of an edge."""
+    """The way from one of two relayers to the server goes silent: the other one serves all clients of an edge."""
     line = Line(postgres.port)
     through = (await line.start()).removeprefix("ws://")
     url = postgres.url.replace(f"127.0.0.1:{postgres.port}", through)
     edges, front = ("127.0.0.0/8",), Front(tmp_path / "edge")
-    relayers = [await several.start("one", edges=edges, claims_url=Secret(url)), await several.start("two", edges=edges)]
+    relayers = [
+        await several.start("one", edges=edges, claims_url=Secret(url)),
+        await several.start("two", edges=edges),
+    ]
     places = [f"ws://127.0.0.1:{relayer.service.port}" for relayer in relayers]
     try:
         edge = await front.start(places, chain_api_url=several.world.urls["chain_api_url"])

@@ -753,14 +753,14 @@ async def rows_read(postgres: Postgres, schema: str) -> int:
 
 
 OLD_ROWS = """
-INSERT INTO "{0}".claims SELECT decode(md5(n::text), 'hex'), n, 'hash', 0, 'tx', 'relay', 'key', '1', 'ip', {1} + n * 7919 % 20000,
-    'finished', true, '1', {1} + n * 7919 % 20000 + 1, NULL FROM generate_series(1, 20000) AS n
+INSERT INTO "{0}".claims SELECT decode(md5(n::text), 'hex'), n, 'hash', 0, 'tx', 'relay', 'key', '1', 'ip',
+    {1} + n * 7919 % 20000, 'finished', true, '1', {1} + n * 7919 % 20000 + 1, NULL FROM generate_series(1, 20000) AS n
 """
 """In no order of time, as in pages that are used again."""
 
 
 async def test_an_old_open_claim_is_found_without_all_that_ended_since(opened: Open, postgres: Postgres) -> None:
-    """A start reads what is open and what was made since, not the millions of claims between, and so does forgetting."""
+    """A start reads what is open and what was made since, not the claims between; and so does forgetting."""
     made, yesterday = opened(seats=1), wall_ms() - 86_400_000
     await sat(made, A)
     postgres.sql(OLD_ROWS.format(made._schema, yesterday))

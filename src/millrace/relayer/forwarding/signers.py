@@ -2,11 +2,11 @@
 
 A transaction goes to a relayer that has the key it names, among several always to the same one for a sender (highest
 random weight, so that one that comes or goes moves only what is its own). One that says that it is not ready, as it has
-lost the claims' server, say, gets nothing new while another that has the key is: whose a nonce is the claims decide, not
-the way there. What was sent and not answered when a connection ends goes, the same bytes, to another that has the key,
-or to the same one when it is back: bytes that were accepted are answered as they were then, and of one key there are
-several holders only where they share their claims.
-Nobody else is asked: a relayer without the key would say of what may run that it never will.
+lost the claims' server, say, gets nothing new while another that has the key is: whose a nonce is the claims decide,
+not the way there. What was sent and not answered when a connection ends goes, the same bytes, to another that has the
+key, or to the same one when it is back: bytes that were accepted are answered as they were then, and of one key there
+are several holders only where they share their claims. Nobody else is asked: a relayer without the key would say of
+what may run that it never will.
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) 
     """The side of a running relayer that shares its claims. Raises `ValueError` when its seat would end too soon."""
     if settings.lease_seconds <= ANSWER_SECONDS:
         raise ValueError(
-            f"lease_seconds must be more than {ANSWER_SECONDS:.0f} with claims_url, and better twice that: a server that "
-            "says nothing is asked anew after so long, and by then the seat would be another's"
+            f"lease_seconds must be more than {ANSWER_SECONDS:.0f} with claims_url, and better twice that: a server "
+            "that says nothing is asked anew after so long, and by then the seat would be another's"
         )
     seats = Seats(
         settings.claims_url,

@@ -94,8 +94,8 @@ ALTER TABLE claims SET (autovacuum_vacuum_scale_factor = 0.02); -- until then wh
 {programmes.SCHEMA}
 """
 _IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_open') IS NOT NULL"
-"""Of what is made the table and the index that came last. Whoever stands by asks every second, and to make an index that
-is there keeps claims waiting all the same."""
+"""Of what is made the table and the index that came last. Whoever stands by asks every second, and to make an index
+that is there keeps claims waiting all the same."""
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
     ADD wants BOOLEAN NOT NULL DEFAULT false;
@@ -650,7 +650,7 @@ class Seats:
             await self._fetch(programmes.NAME, named)
         await self._fetch(programmes.FORGET)
         before = before_ms + self.clock.least_ahead_ms
-        done = await self._db.ask(
+        done: str = await self._db.ask(
             lambda connection: connection.execute(_FORGET, self.number, before, ROWS_AT_ONCE)
         )
         return done == f"DELETE {ROWS_AT_ONCE}"
