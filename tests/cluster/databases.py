@@ -11,6 +11,12 @@ from servers.postgres import Postgres, Standby
 
 RETRY_SECONDS = 0.5
 ENDING_SECONDS = 0.1
+ASKING_SECONDS = 5.0
+_SESSIONS = """
+SELECT application_name, pid, state, wait_event_type, wait_event, now() - backend_start AS age,
+    now() - state_change AS since, left(query, 60) AS query
+FROM pg_stat_activity WHERE backend_type = 'client backend' ORDER BY backend_start
+"""
 _RENEWED = "SELECT max(expires_at) FROM relayer_claims.seats"
 
 
@@ -63,7 +69,7 @@ class Databases:
         """The lost primary is gone for good. If it stood still it is back for so many seconds: nobody has told it."""
         assert self.lost is not None
         if awake:
-            self.lost.resume()
+            await asyncio.to_thread(self.lost.resume)
             await asyncio.sleep(awake)
         await asyncio.to_thread(self.lost.close)  # it deletes a folder, and lines lead through this event loop
         self.lost = None
@@ -93,6 +99,14 @@ class Databases:
         finally:
             await connection.close()
 
+    async def sessions(self) -> list[str]:
+        """What all sessions of the primary do."""
+        connection = await asyncpg.connect(self.primary.url, timeout=ASKING_SECONDS, command_timeout=ASKING_SECONDS)
+        try:
+            return [" ".join(f"{value}" for value in row.values()) for row in await connection.fetch(_SESSIONS)]
+        finally:
+            connection.terminate()
+
     async def replace(self) -> None:
         """A new standby stands where the lost primary did."""
         self.between.to = "127.0.0.1", self.primary.port
@@ -107,6 +121,6 @@ class Databases:
             except subprocess.CalledProcessError:  # the line between them was cut meanwhile
                 await asyncio.sleep(RETRY_SECONDS)
         await self.standby.restart()
-        self.primary.wait_for_standby()
+        await asyncio.to_thread(self.primary.wait_for_standby)
         for place, line in self.lines:
             line.to = "127.0.0.1", self.at(place).port

@@ -1,4 +1,4 @@
-"""Carries a plan of faults out."""
+"""Carries a plan of faults out. What waits for anything is done in threads: all lines lead through this event loop."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from servers.process import Server
 from servers.rabbitmq import Broker
 
 PATIENCE = 120.0
-"""For the first claim after a fail-over: other faults go on meanwhile, and on a machine that has more to do than it can
-a lease of three seconds ends before it is renewed."""
+"""For the first claim after a fail-over: other faults go on meanwhile, and the machine may have too much to do."""
 
 
 class Striker:
@@ -72,7 +71,7 @@ class Striker:
             return
         async with self._lock(victim):
             server = self._server(victim)
-            server.kill()
+            await asyncio.to_thread(server.kill)
             await server.restart()
 
     async def _freeze(self, fault: Fault) -> None:
@@ -84,9 +83,9 @@ class Striker:
             return
         async with self._lock(fault.victim):
             server = self._server(fault.victim)
-            server.pause()
+            await asyncio.to_thread(server.pause)
             await asyncio.sleep(fault.seconds)
-            server.resume()
+            await asyncio.to_thread(server.resume)
 
     async def _flush(self) -> None:
         """Redis forgets everything, and goes on."""
@@ -110,15 +109,18 @@ class Striker:
             lost = time.monotonic()
             await databases.fail_over(stands_still=awake > 0)
             promoted = time.monotonic()
-            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-                group.create_task(databases.bury(awake))
-                await (
-                    databases.written()
-                )  # till then a relayer may believe that it could claim, and refuse for the budget
-                before = self._served()
-                while self._served() == before:
-                    await asyncio.sleep(0.01)
-                self.pauses.append((time.monotonic() - lost, promoted - lost))
+            try:
+                async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                    group.create_task(databases.bury(awake))
+                    # Till then a relayer may believe that it could claim, and refuse for the budget.
+                    await databases.written()
+                    before = self._served()
+                    while self._served() == before:
+                        await asyncio.sleep(0.01)
+                    self.pauses.append((time.monotonic() - lost, promoted - lost))
+            except TimeoutError:
+                print(*await self._world.state(), sep="\n")
+                raise
             await databases.replace()
 
 

@@ -11,7 +11,6 @@ faults follow, is printed, and `MILLRACE_SEED` repeats one.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import secrets
@@ -29,7 +28,7 @@ from cluster.clients import Broadcaster, Client, Front, Reader, Rival, Sender, S
 from cluster.evidence import Ends
 from cluster.history import History
 from cluster.striking import Striker
-from cluster.wallets import GAS_LIMIT, GAS_PRICE, NETWORK, transfer, wallet
+from cluster.wallets import NETWORK, PAYING, SIGNING, transfer, wallet
 from cluster.world import RELAYING, World, running
 from millrace.chain.address import encode
 from millrace.chain.fees import initially_paid_fee
@@ -39,6 +38,7 @@ SECONDS = float(os.environ.get("MILLRACE_CLUSTER_SECONDS", "25"))
 SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
 PATIENCE = 120.0
 """For the first answer, and for the end of everything accepted once nothing is broken any more."""
+LOOK_SECONDS = 0.05
 FEE = initially_paid_fee(transfer(wallet(0, 0), 0, choice=1), NETWORK.gas)
 PER_MINUTE = 40 if SECONDS < 60 else 150
 """Fees: half of what clients ask a key for, in the short form and in a minute, so that the budget is used up."""
@@ -66,16 +66,16 @@ class Run:
         self._since = since
         self.stages: dict[str, float] = {}
         """How many seconds each took."""
+        self.held_up = 0.0
+        """For how many seconds the event loop that all lines lead through did nothing else, at most."""
         self.striker = Striker(world, front.history, front.served)
         self.plan = faults.plan(SEED, SECONDS, world.line_names())
         shards = range(NETWORK.shards)
         relayed = [
             kind(front, wallet(shard, place), 0.5) for shard in shards for place, kind in enumerate((Sender, Rival))
         ]
-        signing = [Signing(front, wallet(shard, 2), 0.5) for shard in shards]
-        paying = [Broadcaster(front, wallet(shard, 3), 1.0) for shard in shards]
-        self.funded = [each.pair for each in (*signing, *paying)]
-        """`/v1/sign` wants an account that holds something."""
+        signing = [Signing(front, wallet(shard, SIGNING), 0.5) for shard in shards]
+        paying = [Broadcaster(front, wallet(shard, PAYING), 1.0) for shard in shards]
         senders: list[Sender] = [*relayed, *signing, *paying]
         readers = [Reader(front, [encode(each.pair.public) for each in senders]) for _ in range(2)]
         self.clients: list[Client] = [*senders, *readers, Watcher(front)]
@@ -85,8 +85,7 @@ class Run:
         self._ends("start")
         urls = await self.world.hub_urls("consumer")
         self.front.relayers = await self.world.relayer_addresses("rival")
-        async with background(evidence.read_hub(self.history, urls)):
-            await self._fund()
+        async with background(evidence.read_hub(self.history, urls), self._look_at_the_loop()):
             clients = [asyncio.create_task(client.run()) for client in self.clients]
             async with background(*clients):
                 await self._until(lambda: self.front.accepted() >= len(self.clients), "nothing is accepted")
@@ -106,20 +105,12 @@ class Run:
         self.stages[stage] = round(now - self._since, 1)
         self._since = now
 
-    async def _fund(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(*(self._fund_one(encode(pair.public)) for pair in self.funded))
-
-    async def _fund_one(self, address: str) -> None:
-        body = {"address": address, "token": "EGLD", "amount": str(10**6 * GAS_LIMIT * GAS_PRICE)}
-        while not await self._granted(body):
-            await asyncio.sleep(0.2)
-
-    async def _granted(self, body: dict[str, str]) -> bool:
-        with contextlib.suppress(aiohttp.ClientError):
-            async with self.front.session.post(f"{self.world.chain_url}/faucet", json=body) as answer:
-                return answer.status == 200
-        return False
+    async def _look_at_the_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(LOOK_SECONDS)
+            self.held_up = max(self.held_up, loop.time() - before - LOOK_SECONDS)
 
     async def _until(self, condition: Callable[[], bool], words: str) -> None:
         try:
@@ -127,6 +118,7 @@ class Run:
                 while not condition():
                     await asyncio.sleep(0.05)
         except TimeoutError:
+            print(*await self.world.state(), sep="\n")
             raise AssertionError(f"{words} within {PATIENCE:.0f} s, seed {SEED}: {self.front.counts}") from None
 
     async def _settle(self) -> None:
@@ -137,14 +129,16 @@ class Run:
         while (waiting := ends.wanted()) and asyncio.get_running_loop().time() < end:
             await ends.look(waiting)
             await asyncio.sleep(0.2)
+        if waiting:
+            print(*await self.world.state(), sep="\n")
         while ends.untold() and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.2)
 
     async def _collect(self) -> None:
         await self.ends.ask_the_service(self.front)
         await self.world.stop_relayers()
-        evidence.journals(self.world, self.history, RELAYING)
-        evidence.claims(self.world, self.history)
+        await asyncio.to_thread(evidence.journals, self.world, self.history, RELAYING)
+        await asyncio.to_thread(evidence.claims, self.world, self.history)
         await self.ends.look_at_the_rest()
         await evidence.drain(self.world, self.history, PATIENCE)
 
@@ -158,6 +152,7 @@ class Run:
             f"seed {SEED}, {len(self.plan)} faults in {SECONDS:.0f} s {dict(struck)}; seconds {self.stages}; "
             f"starts {starts}; "
             f"nobody served at fail-overs (of which the promotion) {pauses} s; "
+            f"event loop held up for {self.held_up:.2f} s at most; "
             f"answers {dict(self.front.counts)}; history {dict(kinds)}"
         )
 

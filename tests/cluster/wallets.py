@@ -24,6 +24,10 @@ def wallet(shard: int, number: int) -> KeyPair:
     return pair
 
 
+SIGNING, PAYING = 2, 3
+"""Numbers of the wallets that have the service sign, which wants an account that holds something, and that pay."""
+FUNDED = [wallet(shard, number) for shard in range(NETWORK.shards) for number in (SIGNING, PAYING)]
+"""They own something from the first block on."""
 RELAYERS = {shard: wallet(shard, 90) for shard in range(NETWORK.shards)}
 
 

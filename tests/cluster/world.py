@@ -15,16 +15,21 @@ from cluster.history import History
 from cluster.lines import Line
 from cluster.services import Service
 from cluster.tap import Tap
-from cluster.wallets import NETWORK, RELAYERS, write_keys
+from cluster.wallets import FUNDED, NETWORK, RELAYERS, write_keys
 from millrace.chain.address import encode
 from millrace.relayer.journal import identity
+from millrace.relayer.journal.holding import LEAST_TIMES
+from millrace.runtime.postgres import ANSWER_SECONDS
 from millrace.system.ports import free_ports
 from servers.haproxy import HAProxy
 from servers.rabbitmq import Broker
 from servers.redis_server import RedisServer
 
 START_SECONDS = 120.0
-LEASE = 3.0
+LEASE = 2 * ANSWER_SECONDS
+"""A server that is silent is asked anew in time."""
+SIGNER_SECONDS = LEASE / LEAST_TIMES
+"""As long as such a lease lets it be: a signing process may merely wait for the processor."""
 SEATS = 2
 RELAYING, EDGES, NOTIFIERS = range(3), range(2), range(2)
 EXCHANGE = "millrace"
@@ -97,6 +102,21 @@ class World:
                 while (await get(session, f"http://127.0.0.1:{ports[1]}/ready"))[0] != 200:
                     await asyncio.sleep(0.05)
 
+    async def state(self) -> list[str]:
+        """What relayers and edges say of their health, and the sessions of the claims' server."""
+        found = []
+        async with aiohttp.ClientSession() as session:
+            for name, ports in zip(
+                [f"relayer{number}" for number in RELAYING] + [f"edge{number}" for number in EDGES],
+                self.relayer_ports + self.edge_ports,
+                strict=True,
+            ):
+                found.append(f"{name}: {await get(session, f'http://127.0.0.1:{ports[1]}/health')}")
+        try:
+            return found + await self.databases.sessions()
+        except Exception as error:  # whatever keeps it from an answer is what is to be told
+            return [*found, f"the primary's sessions are not known: {error!r}"]
+
     async def stop_services(self) -> None:
         """Nothing hinders them."""
         for line in self.lines:
@@ -164,9 +184,9 @@ class World:
         return Service("chain", "localnet", {
             "port": self.chain_port, "chain_id": NETWORK.chain_id,
             "notifier_url": urls[0], "more_notifier_urls": urls[1:],
-            "relayers": [encode(pair.public) for pair in RELAYERS.values()], "round_ms": ROUND_MS, "gossip": False,
-            "traders_per_second": 0, "pools": 10, "tokens": 10, "max_known_transactions": 1_000_000,
-            "acknowledge_seconds": 5.0,
+            "relayers": [encode(pair.public) for pair in (*RELAYERS.values(), *FUNDED)],
+            "round_ms": ROUND_MS, "gossip": False, "traders_per_second": 0, "pools": 10, "tokens": 10,
+            "max_known_transactions": 1_000_000, "acknowledge_seconds": 5.0,
         }, self.folder)  # fmt: skip
 
     async def _notifier(self, number: int) -> Service:
@@ -179,7 +199,7 @@ class World:
         return Service(name, "notifier", {
             "port": port, "http_port": http_port, "metrics_port": metrics_port, "data_dir": self.folder / name,
             "redis_url": f"redis://{redis.address}/0", "amqp_url": f"amqp://guest:guest@{broker.address}/",
-            "amqp_exchange": EXCHANGE, "claim_lease": LEASE,
+            "amqp_exchange": EXCHANGE, "claim_lease": 3.0,
         }, self.folder)  # fmt: skip
 
     async def _relaying(self, name: str, ports: tuple[int, int, int]) -> dict[str, Any]:
@@ -200,7 +220,7 @@ class World:
         return Service(name, "relayer", await self._relaying(name, self.relayer_ports[number]) | {
             "key_files": write_keys(self.folder / "keys"), "policy_file": self.folder / "policy.toml",
             "claims_url": await self._claims_url(name), "claims_seats": SEATS, "lease_seconds": LEASE,
-            "signer_timeout": 1.0, "edges": LOOPBACK, "regossip_seconds": 2.0,
+            "signer_timeout": SIGNER_SECONDS, "edges": LOOPBACK, "regossip_seconds": 2.0,
         }, self.folder)  # fmt: skip
 
     async def _edge(self, number: int) -> Service:

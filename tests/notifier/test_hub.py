@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.hub_pb2 import Gap
+from millrace.notifier.journal.rows import JournalUnusable
 from millrace.runtime import websocket
 
 from .helpers import WAIT, Consumer, add_log, block_hash, event, notifier, peers, save_block
@@ -171,6 +174,37 @@ async def test_damaged_event_is_a_gap(tmp_path: Path) -> None:
         await consumer.subscribe(resume_after=first - 1)
         before, gap, after = await consumer.events(3)
         assert (before.counter, gap_of(gap), after.counter) == (first, (first + 1, first + 1), first + 2)
+
+
+@pytest.mark.parametrize(
+    "error", [JournalUnusable("event 2 fails its checksum"), sqlite3.OperationalError("I/O error")]
+)
+@pytest.mark.parametrize("comes_from_elsewhere", [True, False])
+async def test_what_cannot_be_read_is_no_silence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, comes_from_elsewhere: bool
+) -> None:
+    """A consumer whose events cannot be read is closed, may ask another notifier, and has all when it comes again."""
+    async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(3):
+            await node.save(save_block(0, nonce))
+        first = running.journal.oldest
+        place: dict[str, Any] = {"resume_after": first - 1}
+        if comes_from_elsewhere:
+            place |= {"resume_id": "0-none", "resume_journal": "another"}
+
+        async def fails(*_: Any) -> Any:
+            raise error
+
+        consumer = await connect.consumer()
+        with monkeypatch.context() as patch:
+            patch.setattr(running.journal, "first_heard" if comes_from_elsewhere else "read", fails)
+            await consumer.subscribe(**place)
+            with pytest.raises(ConnectionError, match="1011"):
+                await consumer.event()
+        again = await connect.consumer()
+        await again.subscribe(resume_after=first - 1)
+        assert [message.counter for message in await again.events(3)] == [first, first + 1, first + 2]
 
 
 async def test_filters_select_what_a_scan_selects(tmp_path: Path) -> None:

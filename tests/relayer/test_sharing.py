@@ -11,9 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from relayer_edges import Line
 from relayer_support import (
     RELAYERS,
     BlockMaker,
+    as_json,
+    connected,
     raw,
     settings,
     submit,
@@ -36,10 +39,11 @@ from millrace.relayer.submission.batch import Accepted
 from millrace.runtime.postgres import Refused, Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
+from relayer.conftest import Front
 from servers.postgres import Postgres
 
 ALICE = wallet(1)
-SECONDS = 3.0
+SECONDS = 3.5
 """Of leases: what tests wait for when one is to end."""
 
 
@@ -175,6 +179,35 @@ async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Sev
     assert not again.service.lifecycle.inflight.entries()
     spent = again.service.lifecycle.sponsor.budgets.standing(RELAYERS[1].public, asyncio.get_running_loop().time())
     assert spent.spent_day == 3 * 50_000 * 10**9, "what blocks said of fees is known to the next one"
+
+
+async def test_who_is_cut_off_from_the_claims_gets_nothing_from_edges(
+    several: Several, tmp_path: Path, postgres: Postgres
+) -> None:
+    """The way from one of two relayers to the server goes silent: the other one serves all clients of an edge."""
+    line = Line(postgres.port)
+    through = (await line.start()).removeprefix("ws://")
+    url = postgres.url.replace(f"127.0.0.1:{postgres.port}", through)
+    edges, front = ("127.0.0.0/8",), Front(tmp_path / "edge")
+    relayers = [
+        await several.start("one", edges=edges, claims_url=Secret(url)),
+        await several.start("two", edges=edges),
+    ]
+    places = [f"ws://127.0.0.1:{relayer.service.port}" for relayer in relayers]
+    try:
+        edge = await front.start(places, chain_api_url=several.world.urls["chain_api_url"])
+        assert edge.signers is not None
+        line.loses_up = line.loses_down = True
+        async with asyncio.timeout(20):
+            while edge.signers.state() != {places[0]: "not ready", places[1]: "ok"}:
+                await asyncio.sleep(0.01)
+        async with connected(front.ws) as client:
+            asked = [client.ask(action="relay", tx=as_json(transfer(wallet(1, number)))) for number in range(20)]
+            async with asyncio.timeout(5):
+                assert [(await reply)["status"] for reply in asked] == ["completed"] * 20
+    finally:
+        await front.stop()
+        await line.stop()
 
 
 @pytest.mark.parametrize("tells", [True, False])

@@ -31,7 +31,7 @@ from servers.postgres import Postgres, Standby
 BLOWS = int(os.environ.get("MILLRACE_BLOWS", "6"))
 SEED = int(os.environ.get("MILLRACE_SEED") or secrets.randbelow(10**9))
 KINDS = ("relayer", "frozen", "database")
-LEASE = 3.0
+LEASE = 3.5
 PAID = 4
 """Of each client's transactions a programme pays so many."""
 PROGRAMME = f"""

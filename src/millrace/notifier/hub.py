@@ -7,6 +7,7 @@ the journal at the consumer's pace until it has caught up. Nobody waits for anyb
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections import OrderedDict
@@ -335,7 +336,7 @@ class Hub:
     def _go_on(self, session: HubSession, place: Place | None = None) -> None:
         if session.task is None and not session.closed and not self._stopping:
             session.task = asyncio.create_task(self._catch_up(session, place))
-            session.task.add_done_callback(_log_defect)
+            session.task.add_done_callback(functools.partial(_close_after_defect, session))
 
     async def _find(self, session: HubSession, place: Place) -> None:
         """Set a session to where its consumer is, which may have been served by another notifier."""
@@ -431,6 +432,8 @@ class Hub:
             session.close(websocket.SLOW_READER, "too slow: acknowledge what you have", abort=True)
 
 
-def _log_defect(task: asyncio.Task[None]) -> None:
+def _close_after_defect(session: HubSession, task: asyncio.Task[None]) -> None:
+    """Who is delivered nothing any more is not left waiting: it asks again, or another notifier."""
     if not task.cancelled() and task.exception() is not None:
         log.error("delivery to a consumer failed", exc_info=task.exception())
+        session.close(1011, "what follows cannot be read: ask again, or another notifier", abort=True)

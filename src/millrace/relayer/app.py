@@ -346,7 +346,9 @@ class Service:
     def _hello(self) -> wire.Hello:
         """Who we are to edges."""
         relayers = {shard: address.encode(key) for shard, key in self.relayers().by_shard.items()}
-        return wire.Hello(self._run, relayers, self.http_port, by_number=True, chain_id=self.network.chain_id)
+        return wire.Hello(
+            self._run, relayers, self.http_port, by_number=True, chain_id=self.network.chain_id, ready=self.is_ready()
+        )
 
     def _tell_refused(self, entry: Entry) -> None:
         """Nobody will sign an accepted transaction: tell our clients, and those of edges."""

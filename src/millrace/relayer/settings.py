@@ -66,7 +66,8 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Schema of the leases there."""
     lease_seconds: float = 15.0
     """So long after its last word there a relayer that is gone still holds its keys; from two thirds of it on it signs
-    no more. At least three times `signer_timeout`."""
+    no more. At least three times `signer_timeout`, and with `claims_url` more than the 3 s after which a silent server
+    is asked anew, better twice that."""
     claims_url: Secret = Secret()
     """PostgreSQL server that keeps the claims of all relayers with the same keys, of which there may be several then,
     behind any load balancer. Leases lie there, too, whatever `lease_url` says. Empty: one relayer at a time has a key.

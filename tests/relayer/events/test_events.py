@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from random import Random
 from typing import Any
 
@@ -18,10 +19,11 @@ from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import chain_hash
+from millrace.relayer.events.events import Events
 
 EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "250"))
 
-ALICE = wallet(1)
+ALICE, BOB = wallet(1), wallet(2)
 
 
 async def nonces(client: Any, count: int) -> list[int]:
@@ -71,6 +73,40 @@ async def test_announcements_that_are_older_are_not_told(world: Any) -> None:
             message.alteredAccounts[text].CopyFrom(pb.AlteredAccount(address=text, nonce=nonce, balance="1"))
             chain.tell(outport.SAVE_ACCOUNTS, message)
         assert await nonces(client, 2) == [5, 6]
+
+
+MINUTE = 60.0
+
+
+def told(events: Events, sequence: int, maker: BlockMaker, ago: float, *args: Any, **options: Any) -> None:
+    """A block of so many seconds ago and, as the next event, that it is final."""
+    block = maker.block(*args, **options)
+    block.blockData.timestampMs = int((time.time() - ago) * 1000)
+    events.on_event(outport.SAVE_BLOCK, block.SerializeToString(), sequence)
+    final = pb.FinalizedBlock(shardID=maker.shard, headerHash=block.blockData.headerHash)
+    events.on_event(outport.FINALIZED_BLOCK, final.SerializeToString(), sequence + 1)
+
+
+def test_what_never_ends_is_not_read_again_for_ever() -> None:
+    """A transaction that has no end for a quarter of an hour is forgotten, however late its block is read."""
+    events, _ = quiet_events()
+    events.head = lambda: 2
+    source = BlockMaker(1)
+    told(events, 1, source, 20 * MINUTE, [transfer(ALICE, receiver=BOB.public)])
+    assert events._tracker.low_water == 1
+    told(events, 3, source, 0.0)
+    assert events._tracker.low_water is None and events._tracker.forgotten == 1
+
+
+def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
+    """Reading begins an hour back: each transaction has its quarter of an hour by the blocks, not by our clock."""
+    events, _ = quiet_events()
+    events.head = lambda: 100
+    source, destination, tx = BlockMaker(1), BlockMaker(2), transfer(ALICE, receiver=BOB.public)
+    told(events, 1, source, 60 * MINUTE, [tx])
+    told(events, 3, source, 50 * MINUTE)
+    told(events, 5, destination, 46 * MINUTE, [tx], at_destination=True)
+    assert events._tracker.sizes["ended"] == 1 and events._tracker.forgotten == 0
 
 
 NUMBERS = (0, 1, 5, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1, -1)

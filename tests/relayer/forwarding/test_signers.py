@@ -75,6 +75,38 @@ def test_a_sender_has_one_relayer_as_long_as_it_lives() -> None:
     assert gone not in after.values()
 
 
+async def test_who_is_not_ready_gets_nothing_new(tmp_path: Path) -> None:
+    """Of two with one key the one that says it signs nothing now gets nothing, until it is ready, or neither is."""
+    fakes = [FakeSigner(KEYS), FakeSigner(KEYS)]
+    senders = [wallet(1, number) for number in range(8)]
+
+    async def send(client: Any) -> list[int]:
+        before = [len(fake.got) for fake in fakes]
+        for sender in senders:
+            assert (await client.ask(action="relay", tx=as_json(transfer(sender))))["status"] == "completed"
+        return [len(fake.got) - count for fake, count in zip(fakes, before, strict=True)]
+
+    async def say(number: int, ready: bool) -> None:
+        fakes[number].hello = msgspec.structs.replace(fakes[number].hello, ready=ready)
+        fakes[number].say(wire.hello(fakes[number].hello))
+        url, word = f"ws://127.0.0.1:{fakes[number].port}", "ok" if ready else "not ready"
+        async with asyncio.timeout(10):
+            while front.service.signers.state()[url] != word:
+                await asyncio.sleep(0.005)
+
+    async with edge_before(tmp_path, *fakes) as front, connected(front.ws) as client:
+        assert front.service is not None and front.service.signers is not None
+        usual = await send(client)
+        assert 0 not in usual
+        for number in range(2):
+            await say(number, False)
+            assert await send(client) == ([0, 8] if number == 0 else usual), "without a choice each has its own"
+        await say(0, True)
+        assert await send(client) == [8, 0]
+        await say(1, True)
+        assert await send(client) == usual
+
+
 async def test_what_is_unanswered_goes_to_another_holder(tmp_path: Path) -> None:
     """A relayer dies before it answers: the same bytes go to the other that has the key, in order, and it answers."""
     dies, other = FakeSigner(KEYS, answers=False), FakeSigner(KEYS, answers=False)

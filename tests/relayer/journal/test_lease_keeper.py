@@ -8,9 +8,10 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from millrace.relayer.journal.holding import keeper_of
+from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
@@ -196,6 +197,15 @@ async def test_a_journal_that_cannot_be_read_is_where_it_was() -> None:
     await keeper._renew()
     await keeper.close()
     assert [mine.position for _, mine in store.asked][:3] == [7, 7, 7]
+
+
+def test_a_lease_shorter_than_a_silence_of_the_server_is_refused(tmp_path: Path) -> None:
+    """A silent server is asked anew after three seconds: a seat that ends by then is another's at each such silence."""
+    journal, identity = Journal(tmp_path / "journal.sqlite"), Identity("a" * 32, 1)
+    settings = RelayerSettings(claims_url=Secret("postgresql://nowhere"), lease_seconds=3.0, signer_timeout=1.0)
+    with pytest.raises(ValueError, match="lease_seconds must be more than 3 with claims_url"):
+        sharing_of(settings, identity, journal)
+    sharing_of(msgspec.structs.replace(settings, lease_seconds=3.1), identity, journal)
 
 
 async def test_a_lease_shorter_than_a_signature_is_refused(tmp_path: Path) -> None:

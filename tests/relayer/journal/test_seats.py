@@ -14,6 +14,8 @@ import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer.journal import seats as seats_module
+from millrace.relayer.journal import sharing as sharing_module
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
@@ -738,6 +740,87 @@ async def test_what_is_taken_over_is_never_older_than_it_was(opened: Open, write
 
     await two.each_since(made - 10_000, seat.open_since, take)
     assert [0 <= at - made < MINUTES_MS for at in found] == [True]
+
+
+async def rows_read(postgres: Postgres, schema: str) -> int:
+    """Claims that all sessions have read so far; those that have ended have said so."""
+    return int(
+        postgres.sql(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables "
+            f"WHERE schemaname = '{schema}' AND relname = 'claims'"
+        )
+    )
+
+
+OLD_ROWS = """
+INSERT INTO "{0}".claims SELECT decode(md5(n::text), 'hex'), n, 'hash', 0, 'tx', 'relay', 'key', '1', 'ip',
+    {1} + n * 7919 % 20000, 'finished', true, '1', {1} + n * 7919 % 20000 + 1, NULL FROM generate_series(1, 20000) AS n
+"""
+"""In no order of time, as in pages that are used again."""
+
+
+async def test_an_old_open_claim_is_found_without_all_that_ended_since(opened: Open, postgres: Postgres) -> None:
+    """A start reads what is open and what was made since, not the claims between; and so does forgetting."""
+    made, yesterday = opened(seats=1), wall_ms() - 86_400_000
+    await sat(made, A)
+    postgres.sql(OLD_ROWS.format(made._schema, yesterday))
+    postgres.sql(f"UPDATE \"{made._schema}\".claims SET state = 'journalled', ended_ms = NULL WHERE nonce IN (7, 7000)")
+    await made.leave()
+    before = await rows_read(postgres, made._schema)
+    again, found = opened(seats=1), list[int]()
+    await sat(again, A)
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(item.record.nonce for item in page)
+
+    await again.each_since(wall_ms() - 1000, yesterday, take)
+    assert sorted(found) == [7, 7000]
+    await again.forget(yesterday + 100)
+    await again.leave()
+    await again.close()
+    async with asyncio.timeout(10):
+        while (read := await rows_read(postgres, made._schema) - before) == 0:
+            await asyncio.sleep(0.05)
+    assert read < 1000
+    left = int(postgres.sql(f'SELECT count(*) FROM "{made._schema}".claims'))
+    assert 20_000 - 100 <= left < 20_000 - 80, "clocks are not told more exactly"
+
+
+async def test_claims_are_forgotten_some_at_once(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nobody waits for long; the rest follows by itself, and what is open or ended later stays."""
+    monkeypatch.setattr(seats_module, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(sharing_module, "TELL_SECONDS", 0.01)
+    seats, now = opened(seats=1), wall_ms()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    made = [msgspec.structs.replace(row(nonce), created_ms=now - 1000) for nonce in range(8)]
+    await sharing.take(made)
+    ended = [(item.sender, item.nonce, item.client_hash, "finished", "7", now - 900) for item in made[:5]]
+    sharing.ended([*ended, (ALICE.public, 6, made[6].client_hash, "finished", "7", now + MINUTES_MS)])
+    names = [(ALICE.public, nonce) for nonce in range(8)]
+    async with asyncio.timeout(10):
+        while (await sharing.whose(names))[names[6]].ended_ms is None:
+            await asyncio.sleep(0.01)
+        sharing.forget(now)
+        while len(found := await sharing.whose(names)) > 3:
+            await asyncio.sleep(0.01)
+    assert sorted(nonce for _, nonce in found) == [5, 6, 7]
+    await sharing.close()
+
+
+async def test_the_indexes_of_an_earlier_version_are_brought_up_to_date(opened: Open, postgres: Postgres) -> None:
+    """A table that was made without them gets them at the next start, whatever its version says."""
+    one, two = opened(), opened()
+    await one.open()
+    schema = one._schema
+    postgres.sql(
+        f'DROP INDEX "{schema}".claims_made, "{schema}".claims_open',
+        f'CREATE INDEX claims_created ON "{schema}".claims USING brin (created_ms)',
+    )
+    await two.open()
+    names = f"SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE schemaname = '{schema}' "
+    assert postgres.sql(names + "AND tablename = 'claims'") == "claims_made claims_open claims_pkey"
 
 
 async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Open, postgres: Postgres) -> None:

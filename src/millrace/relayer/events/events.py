@@ -35,6 +35,8 @@ INCOMPLETE = 8
 NOT_EXECUTABLE = "not executable in block"
 MAX_KINDS = 64
 """Kinds of unreadable events that are named in the log, each once."""
+BELIEVED_SECONDS = 86_400.0
+"""A notifier keeps its events for about so long; a block that seems to be older was made by another clock than ours."""
 
 
 class Publisher(account_feed.Publisher, Protocol):
@@ -95,6 +97,8 @@ class Events:
         self.taken = 0
         self._live = True
         """Whether the event in hand is news, and not read again after the relayer, or the hub, was away."""
+        self._behind = 0.0
+        """Of an event that is not, how long ago it was."""
         self.unreadable = 0
         self._lost = 0
         self._unreadable_kinds: set[str] = set()
@@ -165,7 +169,7 @@ class Events:
                     self._saved(message, sequence, now)
             case outport.FINALIZED_BLOCK:
                 mark = pb.FinalizedBlock.FromString(payload)
-                self._release(self._tracker.finalise(mark.shardID, mark.headerHash, now), now)
+                self._release(self._tracker.finalise(mark.shardID, mark.headerHash, self._told_at(now)), now)
             case outport.REVERT_INDEXED_BLOCK:
                 data = pb.BlockData.FromString(payload)
                 if self._tracker.revert(data.shardID, data.headerHash):
@@ -191,13 +195,15 @@ class Events:
             self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
         if not block.proposes:
             self._observer.block_executed(block, now, age)
-        self._release(self._tracker.save(block, sequence, now), now)
+        self._behind = age
+        self._release(self._tracker.save(block, sequence, self._told_at(now)), now)
 
     def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
         result = read_result(message, self._network, self._lifecycle.sponsor.balances.keys)
         self._note_traces(result)
-        self._observer.block_executed(result, now, self._age(result, sequence))
-        self._release(self._tracker.execute(result, sequence, now), now)
+        self._behind = self._age(result, sequence)
+        self._observer.block_executed(result, now, self._behind)
+        self._release(self._tracker.execute(result, sequence, self._told_at(now)), now)
 
     def _note_traces(self, block: BlockFacts) -> None:
         if self._followed:
@@ -206,6 +212,10 @@ class Events:
     def _age(self, block: BlockFacts, sequence: int) -> float:
         """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
         return max(0.0, time.time() - block.timestamp_ms / 1000) if sequence <= self.head() else 0.0
+
+    def _told_at(self, now: float) -> float:
+        """When the event in hand was told first: what has no end for long has none, however often it is read again."""
+        return now if self._live or self._behind > BELIEVED_SECONDS else now - self._behind
 
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
@@ -225,7 +235,7 @@ class Events:
         self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)
-        if release.blocks:
+        if release.blocks and self._live:
             self._observer.told(release.saved_at)
 
     def _not_executable(self, item: Unexecutable) -> None:

@@ -1,10 +1,12 @@
 """The relayers that sign for an edge: who takes what, and what happens to it when one of them goes away.
 
 A transaction goes to a relayer that has the key it names, among several always to the same one for a sender (highest
-random weight, so that one that comes or goes moves only what is its own). What was sent and not answered when a
-connection ends goes, the same bytes, to another that has the key, or to the same one when it is back: bytes that were
-accepted are answered as they were then, and of one key there are several holders only where they share their claims.
-Nobody else is asked: a relayer without the key would say of what may run that it never will.
+random weight, so that one that comes or goes moves only what is its own). One that says that it is not ready, as it has
+lost the claims' server, say, gets nothing new while another that has the key is: whose a nonce is the claims decide,
+not the way there. What was sent and not answered when a connection ends goes, the same bytes, to another that has the
+key, or to the same one when it is back: bytes that were accepted are answered as they were then, and of one key there
+are several holders only where they share their claims. Nobody else is asked: a relayer without the key would say of
+what may run that it never will.
 """
 
 from __future__ import annotations
@@ -109,10 +111,7 @@ class Signers:
 
     def state(self) -> dict[str, str]:
         """What `/health` says of each."""
-        return {
-            upstream.url: "away" if not upstream.is_up else "leaving" if upstream.is_leaving else "ok"
-            for upstream in self.all
-        }
+        return {upstream.url: _state_of(upstream) for upstream in self.all}
 
     async def run(self) -> None:
         """Keep all connections, and let nothing wait for one for too long."""
@@ -142,11 +141,10 @@ class Signers:
     # ---- who takes what
 
     def choose(self, item: Routed) -> Upstream:
-        """Who takes a transaction: up, if any that may is."""
+        """Who takes a transaction: ready to sign it if any that may is, or else up."""
         if self.only is not None:
             return self.only
-        holders = self.holders(item.relayer)
-        return _nearest(item.sender, [each for each in holders if each.accepts] or holders)
+        return _nearest(item.sender, _best(self.holders(item.relayer)))
 
     def holders(self, relayer: str) -> Sequence[Upstream]:
         """Who may take what names this relayer, or none."""
@@ -208,7 +206,7 @@ class Signers:
         if named - known:  # a part that nobody pays for is refused in the right words by whoever pays for the others
             named &= known
         able = [each for each in self.all if each is not lost and each.accepts and named <= each.addresses]
-        return _nearest(pending.items[0].sender, able) if able else None
+        return _nearest(pending.items[0].sender, _best(able)) if able else None
 
     async def _look(self) -> None:
         while True:
@@ -228,6 +226,17 @@ class Signers:
                 self.refused += pending.size
                 lost = UNKNOWN if is_away else SILENT
                 pending.owner.answered(pending, lost if pending.sent else AWAY)
+
+
+def _state_of(upstream: Upstream) -> str:
+    if not upstream.is_up:
+        return "away"
+    return "leaving" if upstream.is_leaving else "ok" if upstream.is_ready else "not ready"
+
+
+def _best(among: Sequence[Upstream]) -> Sequence[Upstream]:
+    """Those that are ready; without any those that are up, whose refusals say why; without any all of them."""
+    return [each for each in among if each.is_ready] or [each for each in among if each.accepts] or among
 
 
 def _nearest(sender: str, among: Sequence[Upstream]) -> Upstream:

@@ -147,6 +147,11 @@ class Upstream:
         return self._link is not None and not self.is_leaving
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it would sign them, as far as it has said."""
+        return self.accepts and self.said is not None and self.said.ready
+
+    @property
     def is_full(self) -> bool:
         """Whether it reads, or answers, more slowly than it is sent to."""
         return self.bytes > MAX_KEPT or (self._link is not None and self._link.buffered > MAX_BUFFERED)

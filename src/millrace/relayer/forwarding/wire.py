@@ -53,6 +53,8 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     """It answers under the number of a record, whatever request id its body has; who would not is sent nothing."""
     chain_id: str = ""
     """Of its network; of earlier versions it is not known."""
+    ready: bool = True
+    """Whether it signs now: without the claims' server, say, it refuses everything. Earlier versions do not say."""
 
 
 class Refusal(msgspec.Struct, frozen=True):

@@ -16,6 +16,7 @@ from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.settings import RelayerSettings
+from millrace.runtime.postgres import ANSWER_SECONDS
 
 LEAST_TIMES = 3
 """Nothing is signed in the last third of a lease, and what was asked before takes `signer_timeout` at most."""
@@ -53,7 +54,12 @@ def place_of(data_dir: Path) -> str:
 
 
 def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> Sharing:
-    """The side of a running relayer that shares its claims."""
+    """The side of a running relayer that shares its claims. Raises `ValueError` when its seat would end too soon."""
+    if settings.lease_seconds <= ANSWER_SECONDS:
+        raise ValueError(
+            f"lease_seconds must be more than {ANSWER_SECONDS:.0f} with claims_url, and better twice that: a server "
+            "that says nothing is asked anew after so long, and by then the seat would be another's"
+        )
     seats = Seats(
         settings.claims_url,
         settings.claims_schema,

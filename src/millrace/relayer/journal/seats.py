@@ -36,7 +36,11 @@ from millrace.runtime.postgres import (
 from millrace.runtime.settings import Secret
 
 ROWS_AT_ONCE = 2_000
-"""Claims read with one question."""
+"""Claims read, or forgotten, with one question."""
+READING_SECONDS = 60.0
+"""For a page of them at a start: the first passes over all that ended since the server tidied up last."""
+MAKING_SECONDS = 600.0
+"""For indexes that an earlier version did not have: some 4 s for a million claims on a busy machine."""
 _VERSION = 2
 _NO_LIMITS: Mapping[str, Limits] = MappingProxyType({})
 GONE_SECONDS = 60
@@ -83,12 +87,15 @@ CREATE TABLE IF NOT EXISTS sums (
     seat INTEGER PRIMARY KEY,
     sums TEXT NOT NULL            -- of the budgets in its holder's policy
 );
-CREATE INDEX IF NOT EXISTS claims_created ON claims USING brin (created_ms);
+CREATE INDEX IF NOT EXISTS claims_made ON claims (seat, created_ms);
+CREATE INDEX IF NOT EXISTS claims_open ON claims (seat, created_ms) WHERE ended_ms IS NULL;
+DROP INDEX IF EXISTS claims_created; -- of earlier versions
+ALTER TABLE claims SET (autovacuum_vacuum_scale_factor = 0.02); -- until then who looks for open claims meets ended ones
 {programmes.SCHEMA}
 """
-_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL"
-"""Of what is made the table that came last. Whoever stands by asks every second, and to make an index that is there
-keeps claims waiting all the same."""
+_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_open') IS NOT NULL"
+"""Of what is made the table and the index that came last. Whoever stands by asks every second, and to make an index
+that is there keeps claims waiting all the same."""
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
     ADD wants BOOLEAN NOT NULL DEFAULT false;
@@ -173,7 +180,17 @@ UPDATE seats SET position = position + 1,
     portions = portions + greatest(0, least($2, $3 - (SELECT sum(portions) FROM seats)))
 WHERE seat = $1 RETURNING position, portions
 """
+_FORGET = """
+DELETE FROM claims WHERE ctid = ANY(ARRAY(
+    SELECT ctid FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2 ORDER BY created_ms LIMIT $3
+)) AND seat = $1 AND ended_ms < $2
+"""
+"""So few at once that claims hardly wait; by the index, as the oldest of ours are always at its beginning."""
 _COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms"
+
+
+_MADE = f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= $2 AND %s ORDER BY created_ms"
+"""Claims of a seat by when they were made; what is asked for beside that decides over the index."""
 
 
 class SeatError(Exception):
@@ -359,7 +376,7 @@ class Seats:
         return await self._db.ask(work)
 
     async def _make(self, connection: Connection) -> Any:
-        await connection.execute(_SCHEMA)
+        await connection.execute(_SCHEMA, timeout=MAKING_SECONDS)
         row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
         if row is None:
             row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
@@ -613,13 +630,11 @@ class Seats:
                     "SELECT true FROM seats WHERE seat = $1 AND word = $2 FOR UPDATE", self.number, self._word
                 ):
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
-                rows = await connection.cursor(
-                    f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= least($2::bigint, $3::bigint) "
-                    "AND (created_ms >= $2 OR ended_ms IS NULL)",
-                    self.number, created_ms + ahead, open_since,
-                )  # fmt: skip
-                while page := await rows.fetch(ROWS_AT_ONCE):
-                    await take([_shared(row, ahead) for row in page])
+                since = created_ms + ahead
+                for first, which in (open_since, f"created_ms < {since} AND ended_ms IS NULL"), (since, "true"):
+                    rows = await connection.cursor(_MADE % which, self.number, first)
+                    while page := await rows.fetch(ROWS_AT_ONCE, timeout=READING_SECONDS):
+                        await take([_shared(row, ahead) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",
                     self.number, self.seconds,
@@ -627,16 +642,18 @@ class Seats:
 
         await self._db.ask(work)
 
-    async def forget(self, before_ms: int, named: Sequence[str] = ()) -> None:
-        """Forget claims of our seat that were over before a time, and programmes that nobody has `named` for long."""
+    async def forget(self, before_ms: int, named: Sequence[str] = ()) -> bool:
+        """Forget claims of our seat that were over before a time, some at once, and programmes that nobody has `named`
+        for long; whether there may be more.
+        """
         if named:
             await self._fetch(programmes.NAME, named)
         await self._fetch(programmes.FORGET)
-        await self._fetch(
-            "DELETE FROM claims WHERE seat = $1 AND created_ms < $2 AND ended_ms < $2",
-            self.number,
-            before_ms + self.clock.least_ahead_ms,
+        before = before_ms + self.clock.least_ahead_ms
+        done: str = await self._db.ask(
+            lambda connection: connection.execute(_FORGET, self.number, before, ROWS_AT_ONCE)
         )
+        return done == f"DELETE {ROWS_AT_ONCE}"
 
     async def _fetch(self, query: str, *values: object) -> list[Any]:
         rows: list[Any] = await self._db.ask(lambda connection: connection.fetch(query, *values))

@@ -527,9 +527,8 @@ class Sharing:
             self.allowances.hear(renewed.programmes)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
-            if self._forget_before:
-                before_ms, self._forget_before = self._forget_before, 0
-                await self._forget(before_ms, progress.programmes)
+            if self._forget_before and not await self._forget(self._forget_before, progress.programmes):
+                self._forget_before = 0  # else the rest with what is told next
         except Unavailable as error:
             self._note(error)
         except BaseException as error:
@@ -541,14 +540,15 @@ class Sharing:
         for done in flushed:
             _settle(done, None)
 
-    async def _forget(self, before_ms: int, named: Sequence[str]) -> None:
-        """Have old claims forgotten; that they cannot be read is said, and stops nobody."""
+    async def _forget(self, before_ms: int, named: Sequence[str]) -> bool:
+        """Have old claims forgotten, and whether there are more; that they cannot be read is said, and stops nobody."""
         try:
-            await self._call(lambda seats: seats.forget(before_ms, named))
+            return await self._call(lambda seats: seats.forget(before_ms, named))
         except Damaged as error:
             log.error(
                 "old claims cannot be forgotten: the claims' server has damaged data", extra={"error": str(error)}
             )
+            return False
 
     async def _take_progress(self) -> Progress:
         """What is to be told. Of what is void our own journal has to know first: who is killed in between would have
