@@ -63,11 +63,11 @@ async def test_alarm_first_and_later_no_sponsoring(world: Any) -> None:
     metrics = await told(world.operators, "/metrics")
     assert 'relayer_execution_late{shard="1"} 1' in metrics and 'relayer_execution_lag_blocks{shard="1"} 21' in metrics
     assert await submit(world, transfer(ALICE)) == ["ok"]
-    propose(29)
+    propose(28)
     assert await submit(world, transfer(ALICE, 1)) == ["ok"], "50 rounds of 600 ms are 30 s"
     propose(1)
     assert await submit(world, transfer(ALICE, 2)) == ["not ready"]
-    assert service.lifecycle.sponsor.untold(1) == "shard 1 executes 51 blocks (31 s) behind what it proposes"
+    assert service.lifecycle.sponsor.untold(1) == "shard 1 executes 50 blocks (30 s) behind what it proposes"
     assert await submit(world, transfer(wallet(2))) == ["ok"]
     chain.save(chain.maker.propose([], last_executed=chain.maker.nonce))
     assert await submit(world, transfer(ALICE, 2)) == ["ok"]

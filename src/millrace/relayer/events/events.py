@@ -143,7 +143,7 @@ class Events:
             return f"no block of shard {shard} for {silent:.0f} s"
         behind = self.execution.blocks.get(shard, 0)
         seconds = behind * self._lifecycle.rounds.seconds
-        if seconds > limit:
+        if behind and seconds >= limit:  # a network proposes nothing more beyond 100 blocks, which are 60 s
             return f"shard {shard} executes {behind} blocks ({seconds:.0f} s) behind what it proposes"
         return None
 
