@@ -77,6 +77,7 @@ def test_headers_that_show_nothing() -> None:
     """Rounds without a block are counted, copies and forks are not, and what spans the change shows no length."""
     rounds = Rounds()
     show(rounds, 1, 3, 3, 2, 6)
+    rounds.header(0, 6, 1, began(6) + 1)  # one node's word of the same
     assert rounds.source == "default"
     show(rounds, 7)
     assert rounds.ms == 6_000

@@ -96,8 +96,8 @@ class Rounds:
     def header(self, shard: int, number: int, epoch: int, time_ms: int) -> None:
         """A header of a round that began at this time."""
         last = self._shards.get(shard)
-        if last is not None and number <= last.round and time_ms <= last.time_ms:
-            return  # another copy, or a fork
+        if last is not None and (number == last.round or (number < last.round and time_ms <= last.time_ms)):
+            return  # another node's copy, or a fork
         self._shards[shard] = seen = _next(last, number, epoch, time_ms)
         has_new_epoch = last is not None and epoch > last.epoch
         if seen.steps >= STEPS and seen.length_ms != self._shown:
