@@ -124,6 +124,8 @@ def test_a_healthy_system(answers: dict[str, Any]) -> None:
         ("/health", {"signer": False}, "relayer", "no signing process"),
         ("/health", {"gossip": "not installed"}, "relayer", "go through chain_api_url"),
         ("/health", {"sponsoring": "budget exhausted"}, "relayer", "budget exhausted"),
+        ("/health", {"execution": "behind what is proposed: shard 1 by 21 blocks"}, "relayer", "shard 1 by 21 blocks"),
+        ("/health", {"round": {"ms": 600, "problem": "the chain API is away"}}, "relayer", "API is away"),
         ("/health", {"status": "stale", "lastError": "HTTP 500"}, "aggregator", "stale: HTTP 500"),
         ("/health", {"quarantined": 2}, "aggregator", "2 pools or tokens"),
         (

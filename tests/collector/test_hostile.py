@@ -196,6 +196,23 @@ async def test_a_block_that_is_none(session: aiohttp.ClientSession, body: str) -
     await server.close()
 
 
+@pytest.mark.parametrize("stamp", [1730000000, 1730000000999])
+async def test_a_block_is_told_in_seconds(session: aiohttp.ClientSession, stamp: int) -> None:
+    """Nodes whose blocks are executed later tell milliseconds under the same name."""
+
+    async def answer(_: web.Request) -> web.Response:
+        status = {"erd_current_round": 7, "erd_nonce": 5, "erd_block_timestamp": stamp}
+        return web.json_response({"data": {"status": status}})
+
+    application = web.Application()
+    application.router.add_get("/network/status/1", answer)
+    server = TestServer(application)
+    await server.start_server()
+    block = await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
+    assert (block.round, block.nonce, block.timestamp) == (7, 5, 1730000000)
+    await server.close()
+
+
 async def test_a_pause_that_is_no_number(standin: Any, session: aiohttp.ClientSession) -> None:
     """A `Retry-After` in other digits than ours is as good as none."""
     standin.faults = [web.Response(status=503, headers={"Retry-After": "\u00b2"})]

@@ -333,7 +333,12 @@ async def test_the_network_says_which_format_and_how_far(running: Running) -> No
     await notifier.until(lambda events: len(notifier.of("SaveBlock", 0xFFFFFFFF)) >= 6)
     epochs = (await running.get("/network/enable-epochs"))["data"]["enableEpochs"]
     present = epochs["erd_supernova_enable_epoch"] == 0
-    assert (await running.get("/network/config"))["data"]["config"]["erd_round_duration"] == 40
+    by_name = (await running.get("/network/enable-epochs-v2"))["data"]["enableEpochs"]
+    assert by_name == {"SupernovaEnableEpoch": epochs["erd_supernova_enable_epoch"]}
+    first = (await running.get("/network/enable-rounds"))["data"]["enableRounds"]["SupernovaEnableRound"]
+    config = (await running.get("/network/config"))["data"]["config"]
+    assert first == 0 if present else first > config["erd_rounds_per_epoch"]
+    assert config["erd_round_duration"] == 40
     for shard in (0, 4294967295):
         status = (await running.get(f"/network/status/{shard}"))["data"]["status"]
         if present:

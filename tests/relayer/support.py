@@ -269,6 +269,9 @@ class FakeChainApi:
         self.simulated: list[dict[str, Any]] = []
         self.outcome: dict[str, Any] | None = {"status": "success"}
         """Of every simulation; `None` answers none."""
+        self.round_ms: int | None = 600
+        """By the network's configuration; `None`: it knows none."""
+        self.config_asked = 0
         self._server: http.HttpServer | None = None
 
     async def start(self) -> str:
@@ -279,6 +282,7 @@ class FakeChainApi:
                 web.get("/address/{address}", self._address),
                 web.post("/transactions", self._submit),
                 web.post("/transaction/simulate", self._simulate),
+                web.get("/network/config", self._config),
             ]
         )
         self._server = http.HttpServer(app)
@@ -286,6 +290,12 @@ class FakeChainApi:
 
     def set(self, pubkey: bytes, nonce: int, balance: int) -> None:
         self.accounts[address.encode(pubkey)] = (nonce, balance)
+
+    async def _config(self, _: web.Request) -> web.Response:
+        self.config_asked += 1
+        if self.down or self.round_ms is None:
+            return http.error_response("down", 503 if self.down else 404)
+        return http.json_response({"data": {"config": {"erd_round_duration": self.round_ms}}, "code": "successful"})
 
     async def _account(self, request: web.Request) -> web.Response:
         if self.down:

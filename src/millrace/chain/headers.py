@@ -14,8 +14,8 @@ import msgspec
 from millrace.chain import bigint, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
+from millrace.chain.times import milliseconds
 
-_FIRST_MS = 100_000_000_000  # no time in seconds is so late, and none in milliseconds so early
 _PROPOSING = (pb.HeaderV3, pb.MetaBlockV3)
 
 
@@ -108,7 +108,7 @@ def _earlier(header: pb.Header | pb.MetaBlock, timestamp_ms: int) -> Header:
         round=header.round,
         epoch=header.epoch,
         prev_hash=header.prevHash,
-        timestamp_ms=timestamp_ms or _milliseconds(header.timeStamp),
+        timestamp_ms=timestamp_ms or milliseconds(header.timeStamp),
         tx_count=header.txCount,
         leader_signature=header.leaderSignature,
         miniblocks=tuple(header.miniBlockHeaders),
@@ -116,11 +116,6 @@ def _earlier(header: pb.Header | pb.MetaBlock, timestamp_ms: int) -> Header:
         accumulated_fees=_amount(header.accumulatedFees),
         developer_fees=_amount(header.developerFees),
     )
-
-
-def _milliseconds(stamp: int) -> int:
-    """Seconds, but in the last headers of the earlier formats, from the epoch of the change on, milliseconds."""
-    return stamp if stamp >= _FIRST_MS else stamp * 1000
 
 
 def _proposing(

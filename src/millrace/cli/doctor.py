@@ -163,6 +163,11 @@ def _of_relayer(health: dict[str, Any]) -> Iterator[Finding]:
     if health.get("sponsoring") != "ok":
         remedy = "see Policy in docs/relayer-operating.md"
         yield Finding("fault", "relayer", f"it sponsors nothing: {health.get('sponsoring')}", remedy)
+    if health.get("execution", "ok") != "ok":
+        remedy = "see RelayerExecutionLags in docs/runbooks.md"
+        yield Finding("fault", "relayer", f"results do not come: {health['execution']}", remedy)
+    if problem := (health.get("round") or {}).get("problem"):
+        yield Finding("warning", "relayer", problem, "correct chain_api_url, or set round_ms")
     if health.get("gossip") == "not installed":
         from millrace.runtime import extras
 

@@ -6,13 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from millrace.chain.times import milliseconds
 from millrace.cli import findings
 from millrace.cli.findings import BLOCK_SECONDS, CLOCK_SECONDS, Finding
 from millrace.cli.shown import units
 
 _MOST_SHARDS = 16
-_MILLISECONDS = 10**11
-"""A time above this is in milliseconds, as nodes of the present format write it."""
 
 
 def of_chain(
@@ -58,7 +57,7 @@ def _of_shard(url: str, shard: int) -> Iterator[Finding]:
         text = f"{url} says nothing of shard {shard}"
         yield Finding("warning", "node lag", text, "see that its node of that shard runs, or use another chain API")
         return
-    age = time.time() - (stamp / 1000 if stamp > _MILLISECONDS else stamp)
+    age = time.time() - milliseconds(stamp) / 1000
     if age > BLOCK_SECONDS:
         text = f"the newest block of shard {shard} that {url} has is {age:.0f} s old"
         yield Finding("fault", "node lag", text, "see that its node is in sync (its erd_is_syncing), or use another")

@@ -14,6 +14,7 @@ import aiohttp
 import msgspec
 
 from millrace.chain import address
+from millrace.chain.times import milliseconds
 from millrace.collector.settings import CollectorSettings
 from millrace.dex.document import Block
 from millrace.runtime.tasks import end_tasks
@@ -116,7 +117,8 @@ class Gateway:
         try:
             status: dict[str, Any] = msgspec.json.decode(raw)["data"]["status"]
             numbers = [status[key] for key in ("erd_current_round", "erd_nonce", "erd_block_timestamp")]
-            return Block(*map(int, numbers))
+            round_, nonce, stamp = map(int, numbers)
+            return Block(round_, nonce, milliseconds(stamp) // 1000)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise GatewayError(f"/network/status/{shard}: unusable answer: {error!r}") from None
 

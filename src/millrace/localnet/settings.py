@@ -104,10 +104,15 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_known_transactions: Count = 50_000
     """Transactions the chain API remembers; the oldest are forgotten."""
 
+    @property
+    def supernova_round(self) -> int:
+        """The first round whose blocks are proposed first and executed later."""
+        first = self.supernova_epoch * self.rounds_per_epoch
+        return first + (self.supernova_lead_rounds if self.supernova_epoch else 0)
+
     def proposes_in(self, round_: int) -> bool:
         """Whether blocks of a round are proposed first and executed later."""
-        first = self.supernova_epoch * self.rounds_per_epoch
-        return round_ >= first + (self.supernova_lead_rounds if self.supernova_epoch else 0)
+        return round_ >= self.supernova_round
 
     def network(self) -> NetworkProfile:
         """The network profile under this chain's id."""

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 _SOCKET_HIGH = 1024 * 1024  # bytes that may wait in a consumer's socket before delivery pauses
 _READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
 _READ_EVENTS = 256
-_REMEMBERED_BLOCKS = 1024
+_REMEMBERED_BLOCKS = 1024  # of each consumer: some hundred of each shard, where finality takes one or two, however long
+# rounds are. Of what is forgotten marks are told rather too often.
 _RENDERED_EVENTS = 32  # decoded for filters and kept, for consumers who catch up side by side
 _TURN = 0.005  # seconds one consumer's catching up may take before others have their turn
 _FILTERED_TOPICS = frozenset((outport.FINALIZED_BLOCK, outport.REVERT_INDEXED_BLOCK))

@@ -15,6 +15,7 @@ from typing import Any
 from millrace.chain import address
 from millrace.chain.network import NetworkProfile
 from millrace.gossip.child import is_there
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.blocks.tracker import Tracker
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.bookmark import Bookmark
@@ -47,6 +48,7 @@ from millrace.relayer.network.broadcaster import Broadcaster
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.key_balances import KeyBalances
+from millrace.relayer.network.round_length import RoundLength
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.ports import Ports
 from millrace.relayer.readiness import Readiness
@@ -131,10 +133,14 @@ class Service:
         self.keys = Keys(settings, self.journal.path)
         self.keys.on_return = self._sign_missed
         self.peer: Peer | None = None
-        self.lifecycle = Lifecycle(self.network, self.journal, max_nonce_gap=settings.max_nonce_gap)
-        self.statistics = Statistics(self.network)
+        self.rounds = Rounds(settings.round_ms)
+        self.round_length: RoundLength | None = None
+        """Who asks for it; nobody where it is set, and nobody can be asked."""
+        gap = settings.max_nonce_gap
+        self.lifecycle = Lifecycle(self.network, self.journal, max_nonce_gap=gap, rounds=self.rounds)
+        self.statistics = Statistics(self.network, rounds=self.rounds)
         self.lifecycle.sponsor.p90 = self.statistics.gas.p90
-        self.tracker = Tracker()
+        self.tracker = Tracker(rounds=self.rounds)
         self.book = AccountBook()
         kept = Path(settings.data_dir) / policy.KEPT
         file = PolicyFile(settings.policy_file, kept, keeps=True)
@@ -176,6 +182,7 @@ class Service:
                 private=settings.outgoing_private,
             )
             self._started.push_async_callback(self.api.close)
+            self.round_length = None if settings.round_ms else RoundLength(self.api, self.rounds)
         shared = await self._share()
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
@@ -213,6 +220,7 @@ class Service:
             regossip=settings.regossip_seconds,
             lifetime=settings.lifetime_seconds,
             followed=self.followed,
+            rounds=self.rounds,
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
@@ -225,8 +233,9 @@ class Service:
             retention_ms=int(settings.retention_hours * HOUR_MS),
             lifetime_ms=int(settings.lifetime_seconds * 1000),
         )
-        self.simulator = Simulator(self.api, settings.simulation_timeout) if self.api and settings.simulate else None
-        if self.simulator is not None:
+        self.simulator: Simulator | None = None
+        if self.api is not None and settings.simulate:
+            self.simulator = Simulator(self.api, settings.simulation_timeout, rounds=self.rounds)
             self.lifecycle.sponsor.reputation.would_run = self.simulator.said_so
         self.submitter = Submitter(
             self.network,
@@ -260,10 +269,11 @@ class Service:
             self.statistics,
             absent,
             followed=self.followed,
+            execution_lag=settings.execution_lag,
         )
         self.lifecycle.on_refused = self._tell_refused
         if settings.hub_url:
-            self.lifecycle.sponsor.silence = lambda shard: self.events.silence(shard, settings.stale_seconds)
+            self.lifecycle.sponsor.untold = lambda shard: self.events.untold(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
         place = self.bookmark.begin(self.events)
         is_unheard = self._is_unheard or (place is None and settings.hub_url and self.lifecycle.inflight)
@@ -282,6 +292,8 @@ class Service:
             has_hub=bool(settings.hub_url),
             why_not=self._why_not,
             gossip=self._gossip_state(),
+            execution=self.events.execution,
+            round_length=self.round_length,
             signers=self.signers,
         )
         if self.peer is not None:
@@ -308,6 +320,8 @@ class Service:
             self.absent_accounts.run(),
             self.leases.run(),
         ]
+        if self.round_length is not None:
+            work.append(self.round_length.run())
         if self.settings.hub_url:
             work.append(self.hub.run())
         if self.sharing is not None:

@@ -217,6 +217,7 @@ GAUGES = (
     _gauge("fates_followed", "transactions in flight no more and not ended", lambda p: p.lifecycle.fates.followed),
     _gauge("end_waiters", "requests' waits for the end of a transaction", lambda p: p.lifecycle.fates.waiters),
     _gauge("accounts", "accounts known", lambda p: len(p.book)),
+    _gauge("round_seconds", "length of a round, as it is known", lambda p: p.lifecycle.rounds.seconds),
     _gauge("held_blocks", "saved blocks not yet final, or not yet executed", lambda p: p.tracker.sizes["held_blocks"]),
     _gauge("absent_accounts", "accounts waiting to be asked for", lambda p: len(p.absent_accounts)),
     _gauge("pending_transactions", "transactions of final blocks not yet ended", lambda p: p.tracker.sizes["pending"]),

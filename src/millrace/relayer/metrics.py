@@ -52,6 +52,7 @@ RECEIVER_FEES = Measure(
 )
 BLOCK_AGE = _gauge("block_age_seconds", "since a shard's last block", "shard")
 EXECUTION_LAG = _gauge("execution_lag_blocks", "by how many blocks a shard's execution is behind", "shard")
+EXECUTION_LATE = _gauge("execution_late", "1 from when that is more than execution_lag until half of it", "shard")
 GOSSIP_PEERS = _gauge("gossip_peers", "connected peers")
 
 
@@ -90,8 +91,8 @@ GOSSIP = (
 DECLARED: tuple[Measure, ...] = (
     REFUSED, *(measure for measure, _ in (*COUNTERS, *GAUGES)), *(measure for measure, _ in HISTOGRAMS),
     BUDGET_LEFT, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST, PROGRAMME_LEFT,
-    PROGRAMME_USERS, SIMULATIONS, RECEIVER_FEES, BLOCK_AGE, EXECUTION_LAG, *(measure for measure, _ in GOSSIP),
-    GOSSIP_PEERS,
+    PROGRAMME_USERS, SIMULATIONS, RECEIVER_FEES, BLOCK_AGE, EXECUTION_LAG, EXECUTION_LATE,
+    *(measure for measure, _ in GOSSIP), GOSSIP_PEERS,
 )  # fmt: skip
 """All of them; those of the process apart."""
 
@@ -160,12 +161,13 @@ class _RelayerCollector(Collector):
 
     def _shards(self) -> Iterator[Metric]:
         events, now = self._parts.events, time.monotonic()
-        silence, lag = BLOCK_AGE.family(), EXECUTION_LAG.family()
+        silence, lag, late = BLOCK_AGE.family(), EXECUTION_LAG.family(), EXECUTION_LATE.family()
         for shard, seen in sorted(events.block_at.items())[:MOST_SHARDS]:
             silence.add_metric([str(shard)], now - seen)
-        for shard, blocks in sorted(events.execution_lag.items())[:MOST_SHARDS]:
+        for shard, blocks in sorted(events.execution.blocks.items())[:MOST_SHARDS]:
             lag.add_metric([str(shard)], blocks)
-        yield from (silence, lag)
+            late.add_metric([str(shard)], int(shard in events.execution.late))
+        yield from (silence, lag, late)
 
 
 def _programmes(sponsor: Sponsor) -> Iterator[Metric]:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 from millrace.chain import address
 from millrace.chain.network import NetworkProfile
+from millrace.relayer.events.execution import ExecutionLag
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.keys import Keys
 from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.network.round_length import RoundLength
 from millrace.runtime.version import version
 
 
@@ -31,6 +33,8 @@ class Readiness:
         has_hub: bool,
         why_not: Callable[[], str | None],
         gossip: str,
+        execution: ExecutionLag,
+        round_length: RoundLength | None = None,
         signers: Signers | None = None,
     ) -> None:
         """`why_not`: why nothing may be sponsored now; without a hub (`has_hub`) none need be connected.
@@ -48,6 +52,9 @@ class Readiness:
         self.why_not = why_not
         """Why nothing may be sponsored now."""
         self._gossip = gossip
+        self._execution = execution
+        self._rounds = lifecycle.rounds
+        self._round_length = round_length
         self._signers = signers
         self._started = time.monotonic()
 
@@ -80,8 +87,9 @@ class Readiness:
 
     def health(self) -> dict[str, object]:
         """The body of GET /health."""
+        is_behind = self._execution.problem()
         return {
-            "status": "ok" if self.is_ready() else "degraded",
+            "status": "ok" if self.is_ready() and not is_behind else "degraded",
             "role": "relayer" if self._signers is None else "edge",
             "serviceVersion": version(),
             "uptimeSeconds": int(time.monotonic() - self._started),
@@ -92,7 +100,15 @@ class Readiness:
             "gossip": self._gossip,
             "journal": self._journal.failed or "ok",
             "sponsoring": self.why_not() or "ok",
+            "execution": is_behind or "ok",
+            "round": self._round(),
             "inFlight": len(self._lifecycle.inflight),
             "connections": self._gateway.connections,
             "draining": self._gateway.drain is not None,
         } | ({} if self._signers is None else {"signers": self._signers.state()})
+
+    def _round(self) -> dict[str, object]:
+        """How long a round is taken to be, who says so, and why it may be another length."""
+        problem = self._round_length.problem if self._round_length is not None else ""
+        told: dict[str, object] = {"ms": self._rounds.ms, "source": self._rounds.source}
+        return told | ({"problem": problem} if problem else {})

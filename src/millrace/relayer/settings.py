@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
@@ -49,8 +52,14 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     API (`POST /transaction/simulate`) and let in if it would succeed; else they wait."""
     simulation_timeout: float = 1.0
     """Seconds that one submission may wait for simulations."""
+    round_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
+    """Milliseconds of a round; 0: as the chain API's `/network/config` says, and as blocks show."""
     stale_seconds: float = 60.0
-    """A shard that has sent no block for so long is not sponsored (`not ready`) until it sends one."""
+    """A shard that has sent no block for so long, or executes so far behind, is not sponsored (`not ready`) meanwhile.
+    A time: that of who waits for word."""
+    execution_lag: Annotated[int, Meta(ge=1)] = 20
+    """By how many blocks a shard's execution may be behind its newest before that is an alarm; a header brings the
+    results of 20 at most."""
 
     data_dir: Path = Path(".data/relayer")
     """Journal and history live here; made by `millrace relayer init`, with mode 0700."""
@@ -188,10 +197,11 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     max_nonce_gap: int = 0
     """How far above the expected nonce a transaction may be."""
 
-    regossip_seconds: float = 15.0
-    """Pause between two broadcasts of a transaction that is not yet in a block."""
+    regossip_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """Pause between two broadcasts of a transaction that is not yet in a block; 0: ten rounds, but 5 to 15 s."""
     lifetime_seconds: float = 600.0
-    """After this long without a block a transaction is broadcast no more."""
+    """After this long without a block a transaction is broadcast no more. A time: networks keep what waits as long in
+    short rounds as in long ones."""
     retention_hours: float = 168.0
     """Finished submissions stay in the journal this long, to answer repeated ones."""
 

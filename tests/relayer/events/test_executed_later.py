@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_later import LaterChain, LaterMaker, results_of
+from relayer_later import ROUND_MS, LaterChain, LaterMaker, results_of
 from relayer_quiet import quiet_events
 from relayer_support import (
     RELAYERS,
@@ -27,7 +27,6 @@ from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, client_hash
 from millrace.relayer.events.events import INCOMPLETE, NOT_EXECUTABLE
-from millrace.relayer.ledger.lifecycle import ROUND_MS
 
 ALICE = wallet(1)
 EGLD = 10**18
@@ -72,7 +71,7 @@ async def test_pending_until_executed_and_final(world: Any, name: str) -> None:
             "hash": client_hash(tx).hex(), "status": "success", "chainHash": chain_hash(whole).hex(),
         }  # fmt: skip
     assert len(world.service.lifecycle.inflight) == 0
-    assert world.service.events.execution_lag == {1: 1}
+    assert world.service.events.execution.blocks == {1: 1}
 
 
 async def test_not_executable_and_then_executed(world: Any) -> None:
@@ -154,7 +153,7 @@ async def test_old_news_of_what_was_sent_again(world: Any) -> None:
     tx = transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
     (whole,) = signed(world)
-    chain.maker.start_ms -= ROUND_MS + 3_000
+    chain.maker.start_ms -= 2 * ROUND_MS + 3_000
     async with connected(world.ws) as client:
         await subscribe(client, client_hash(tx))
         chain.execute(chain.propose([whole]), unexecutable=[whole])
@@ -167,7 +166,7 @@ async def test_a_block_that_began_before_its_transaction_came(world: Any) -> Non
     chain = chain_of(world)
     tx = transfer(ALICE)
     assert await submit(world, tx) == ["ok"]
-    chain.maker.start_ms -= ROUND_MS + 1_000
+    chain.maker.start_ms -= 2 * ROUND_MS
     chain.execute(chain.propose(signed(world)), unexecutable=signed(world))
     assert entry_of(world, tx).state == "expired"
 

@@ -101,7 +101,7 @@ async def test_relayers_say_who_cannot_pay(world: Any) -> None:
     assert [item["state"] for item in known["relayers"]] == ["short of funds", "ready", "paused"]
     assert (known["caps"]["fee"], known["caps"]["gasPrice"]) == ("70", 3_000_000_000)
     assert {item["maxGasPrice"] for item in known["relayers"]} == {2_000_000_000}, "the floor, while nobody paid more"
-    world.service.lifecycle.sponsor.silence = lambda shard: 60.0 if shard == 1 else None
+    world.service.lifecycle.sponsor.untold = lambda shard: "no block" if shard == 1 else None
     assert [item["state"] for item in (await get(world, "/v1/relayers"))["relayers"]][1] == "not ready"
     assert known["gas"] == {
         "minGasPrice": 10**9, "minGasLimit": 50_000, "gasPerDataByte": 1_500, "extraGasRelayed": 50_000,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.ledger.balances import LAG_SECONDS, MAX_FINAL, MAX_HEIGHTS, MAX_LOOSE, Balances, Reading
 
 KEY, SHARD = b"key", 1
@@ -156,8 +158,8 @@ TestBlocksExecutedWhenMade.settings = settings(max_examples=EXAMPLES, stateful_s
 TestBlocksExecutedLater.settings = TestBlocksExecutedWhenMade.settings
 
 
-def held(clock: list[float], balance: int = 1000, height: int | None = 5) -> Balances:
-    balances = Balances(lambda: clock[0])
+def held(clock: list[float], balance: int = 1000, height: int | None = 5, round_ms: int = 600) -> Balances:
+    balances = Balances(lambda: clock[0], Rounds(round_ms))
     balances.watch({SHARD: KEY})
     balances.read(KEY, Reading(balance, clock[0], height, b"5" if height is not None else b""))
     return balances
@@ -277,13 +279,26 @@ def test_fees_without_a_height_are_bounded() -> None:
     assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_LOOSE
 
 
-def test_blocks_that_are_kept_are_bounded() -> None:
-    """At the bound the oldest block goes into the anchor, and no reading of before it is taken any more."""
-    balances = held([100.0], balance=10**6)
+@pytest.mark.parametrize(("round_ms", "most"), [(600, MAX_HEIGHTS), (6_000, 102), (60, MAX_HEIGHTS)])
+def test_blocks_that_are_kept_are_bounded(round_ms: int, most: int) -> None:
+    """By a time and by room; at the bound the oldest goes into the anchor, and no reading of before it is taken."""
+    balances = held([100.0], balance=10**6, round_ms=round_ms)
     for height in range(6, 6 + 2 * MAX_HEIGHTS):
         balances.paid(KEY, 1, height)
     assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_HEIGHTS
-    assert len(balances._keys[KEY].blocks) == MAX_HEIGHTS
+    assert len(balances._keys[KEY].blocks) == most
     assert not balances.read(KEY, Reading(10**6, 100.0, 7, b"7"))
     assert balances.read(KEY, Reading(10**6 - 2 * MAX_HEIGHTS, 100.0, 5 + 2 * MAX_HEIGHTS, b"last"))
     assert balances.lower_bound(KEY) == 10**6 - 2 * MAX_HEIGHTS
+
+
+@pytest.mark.parametrize(("round_ms", "most"), [(600, MAX_FINAL), (6_000, 25), (60, MAX_FINAL)])
+def test_final_blocks_that_are_remembered_are_bounded(round_ms: int, most: int) -> None:
+    """By a time and by room, the oldest go first; a reading of one that is remembered under another name counts not."""
+    balances = held([100.0], height=1, round_ms=round_ms)
+    newest = 2 * MAX_FINAL
+    for height in range(1, newest + 1):
+        balances.final(SHARD, height, b"%d" % height)
+    assert len(balances._final[SHARD]) == most and min(balances._final[SHARD]) == newest - most + 1
+    assert not balances.read(KEY, Reading(1000, 100.0, newest, b"another"))
+    assert balances.read(KEY, Reading(1000, 100.0, newest, b"%d" % newest))

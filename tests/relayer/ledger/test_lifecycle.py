@@ -356,12 +356,16 @@ async def test_a_nonce_that_passes_while_the_signer_works(world: Any, monkeypatc
     assert world.service.broadcaster.queued == 0
 
 
-async def test_relayer_balance(world: Any) -> None:
-    """A key whose balance cannot cover one more fee on top of what is at risk sponsors nothing."""
+@pytest.mark.parametrize(("round_ms", "retry_ms"), [(600, 1_000), (6_000, 6_000)])
+async def test_relayer_balance(world: Any, round_ms: int, retry_ms: int) -> None:
+    """A key whose balance cannot cover one more fee on top of what is at risk sponsors nothing, until its next block
+    may have told more."""
     world.api.set(RELAYERS[1].public, 0, 150_000 * GAS_PRICE)
-    await start(world)
+    await start(world, round_ms=round_ms)
     assert await submit(world, transfer(ALICE)) == ["ok"]
-    assert await submit(world, transfer(ALICE, 1)) == ["relayer balance too low"]
+    async with connected(world.ws) as client:
+        (refused,) = (await client.ask(action="relay", tx=as_json(transfer(ALICE, 1))))["failed"]
+    assert (refused["reason"], refused["retryAfterMs"]) == ("relayer balance too low", retry_ms)
 
 
 @pytest.mark.parametrize(("floor", "answer"), [(50_000, "ok"), (50_001, "relayer balance too low")])

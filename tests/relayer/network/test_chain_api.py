@@ -158,3 +158,19 @@ async def test_what_no_node_would_take_would_not_run(answering: tuple[ChainApi, 
     api, serve = answering
     serve(400, "transaction generation failed: transaction is not executable and gas will not be consumed")
     assert not await api.simulate(transfer(ALICE))
+
+
+async def test_the_length_of_a_round(answering: tuple[ChainApi, Serve]) -> None:
+    """Of the network's configuration, in a gateway's envelope; whatever else is answered is an error."""
+    api, serve = answering
+    serve(200, '{"data":{"config":{"erd_round_duration":600,"erd_chain_id":"1"}},"error":"","code":"successful"}')
+    assert await api.round_ms() == 600
+    for status, text in (
+        (404, "Cannot GET /network/config"), (503, ""), (200, ""), (200, "[" * 10_000), (200, '{"data":null}'),
+        (200, '{"data":{"config":{}}}'), (200, '{"data":{"config":{"erd_round_duration":"600"}}}'),
+        (200, '{"data":{"config":{"erd_round_duration":600.5}}}'),
+        (200, '{"data":{"config":{"erd_round_duration":1e999}}}'),
+    ):  # fmt: skip
+        serve(status, text)
+        with pytest.raises(ChainApiError):
+            await api.round_ms()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from relayer_support import transfer, wallet
 
 from millrace.chain.transaction import Transaction
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.network import simulator
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.rules.stages import Origin, Parsed
@@ -51,17 +53,22 @@ async def test_questions_under_way_are_bounded() -> None:
     assert asking.counts == {"success": simulator.AT_ONCE + 2, "busy": 2}
 
 
-async def test_an_answer_is_good_for_a_round(monkeypatch: Any) -> None:
-    """What was said holds for the same bytes and for a while; the oldest answers are forgotten first."""
+@pytest.mark.parametrize("round_ms", [600, 6_000])
+async def test_an_answer_is_good_for_a_round(monkeypatch: Any, round_ms: int) -> None:
+    """What was said holds for the same bytes and a round, beside the time of one submission's questions; the oldest
+    answers are forgotten first."""
     now = [100.0]
     api: Any = Api()
     api.answer.set()
-    asking = Simulator(api, 1.0, clock=lambda: now[0])
+    rounds = Rounds(round_ms)
+    asking = Simulator(api, 1.0, clock=lambda: now[0], rounds=rounds)
     first = parsed(0)
     assert not asking.said_so(first.client_hash)
     assert await asking.would_run(first, 1.0) and await asking.would_run(first, 1.0) and api.asked == 1
     assert asking.said_so(first.client_hash) and not asking.said_so(parsed(1).client_hash)
-    now[0] += simulator.VALID_SECONDS
+    now[0] += round_ms / 1000 + 0.999
+    assert asking.said_so(first.client_hash)
+    now[0] += 0.001
     assert not asking.said_so(first.client_hash)
     assert await asking.would_run(first, 1.0) and api.asked == 2
     monkeypatch.setattr(simulator, "KEPT", 2)

@@ -15,8 +15,9 @@ from millrace.chain import gossip
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.statistics.gas import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
-from millrace.relayer.statistics.network import KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
+from millrace.relayer.statistics.network import KEPT_BLOCKS, KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics.streams import Statistics
 
 
@@ -173,6 +174,21 @@ def test_final_blocks_of_each_shard() -> None:
         (nonce, nonce % 3) for nonce in (KEPT_FINAL + 8, KEPT_FINAL + 9)
     ]
     assert later["meta"] == []
+
+
+@pytest.mark.parametrize(("round_ms", "told", "known"), [(6_000, 25, 102), (300, KEPT_FINAL, KEPT_BLOCKS)])
+def test_blocks_are_kept_for_a_time(round_ms: int, told: int, known: int) -> None:
+    """As long whatever the rounds, and no more than there is room for."""
+    stats = NetworkStats(1, start=0.0, rounds=Rounds(round_ms))
+    for nonce in range(1, KEPT_BLOCKS + 20):
+        stats.block_saved(item := block(0, nonce, at_ms=nonce * round_ms), 0.0)
+        stats.block_final(item)
+    assert len(stats.final_blocks(0).blocks["0"]) == told
+    assert numbers(stats, 0.0)["blocks"]["duplicateNonceEvents1m"] == 0
+    stats.block_saved(block(0, KEPT_BLOCKS + 20 - known, at_ms=0, fork=1), 0.0)
+    assert numbers(stats, 0.0)["blocks"]["duplicateNonceEvents1m"] == 1
+    stats.block_saved(block(0, KEPT_BLOCKS + 18 - known, at_ms=0, fork=1), 0.0)
+    assert numbers(stats, 0.0)["blocks"]["duplicateNonceEvents1m"] == 1, "not known any more"
 
 
 def test_validators_and_gossip() -> None:

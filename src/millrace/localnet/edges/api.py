@@ -68,6 +68,8 @@ class Api:
         app.router.add_get("/gossip", self._gossip)
         app.router.add_get("/network/config", self._network)
         app.router.add_get("/network/enable-epochs", self._enable_epochs)
+        app.router.add_get("/network/enable-epochs-v2", self._enable_epochs_by_name)
+        app.router.add_get("/network/enable-rounds", self._enable_rounds)
         app.router.add_get("/network/status/{shard}", _errors(self._status))
         app.router.add_get("/transaction/pool/{address}/virtual-nonce", _errors(self._virtual_nonce))
         app.router.add_post("/vm-values/query", _errors(self._view))
@@ -135,6 +137,14 @@ class Api:
     async def _enable_epochs(self, _: web.Request) -> web.Response:
         """The one change-over that this chain knows."""
         return _gateway({"enableEpochs": {"erd_supernova_enable_epoch": self._chain.settings.supernova_epoch}})
+
+    async def _enable_epochs_by_name(self, _: web.Request) -> web.Response:
+        """The same under the name that a node's configuration has for it."""
+        return _gateway({"enableEpochs": {"SupernovaEnableEpoch": self._chain.settings.supernova_epoch}})
+
+    async def _enable_rounds(self, _: web.Request) -> web.Response:
+        """Its round: the first whose blocks are executed later."""
+        return _gateway({"enableRounds": {"SupernovaEnableRound": self._chain.settings.supernova_round}})
 
     async def _status(self, request: web.Request) -> web.Response:
         """The newest block of a shard, in a gateway's words."""

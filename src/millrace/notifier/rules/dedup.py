@@ -31,7 +31,7 @@ _EXECUTION = b"execution "
 """What is remembered of executions stands beside the blocks: of the newest under this name, of each under it and its
 header's hash. No hash is so short or so long."""
 _EARLIER_DIGEST = 16  # bytes, of blocks that an earlier version remembered
-_REMEMBERED_PER_NODE = 4096  # blocks; a node is never so far behind on one connection
+_REMEMBERED_PER_NODE = 4096  # blocks, whatever time they take: no node takes back so many on one connection
 
 
 class State(IntEnum):

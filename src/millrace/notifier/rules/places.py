@@ -16,7 +16,8 @@ from millrace.notifier.rules.dedup import memory_key
 
 OVERLAP = 128
 """Events of a shard by which the orders of two notifiers may differ: some forty blocks, with executions and marks.
-Nodes that are further apart than that are not in step with the network."""
+Nodes that are further apart than that are not in step with the network, which is measured in blocks, not in seconds;
+and consumers count on it (docs/notifier.md), so it is the same in rounds of any length."""
 
 Key = tuple[int, bytes]
 

@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from millrace.relayer.blocks.facts import BlockFacts, Unexecutable, agreed, digest
+from millrace.relayer.blocks.rounds import Rounds
 
 log = logging.getLogger(__name__)
 
@@ -22,12 +23,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 EARLY_FINALITY_SECONDS = 60.0
+"""Between a mark and its block lies what nodes and their ways are apart: no more in long rounds than in short ones."""
+HELD_SECONDS = 3_072.0
+"""So long blocks wait for their end, which outlasts a halt of the network's finality …"""
 MAX_HELD_PER_SHARD = 5_120
-"""Blocks that wait for their end: 51 minutes of rounds of 600 ms, which outlasts a halt of the network's finality."""
+"""… but never more than these of them: all there are in rounds of 600 ms."""
 MAX_BEHIND = 1_500
-"""What has not come to its end after so many further final blocks never will, as after a gap: 15 minutes of such
-rounds, fifteen times what a network lets its execution lag (100 blocks)."""
+"""What has not come to its end after so many further final blocks never will, as after a gap. Blocks, not a time: it is
+fifteen times what a network lets its execution lag, which is 100 blocks however long rounds are."""
 MAX_EARLY = 4096
+"""Marks: a bound of memory. Nodes send one for each block, and most blocks come within the same second."""
 
 
 class Counted(msgspec.Struct):
@@ -92,7 +97,8 @@ class _Shard:
 class Chains:
     """The blocks of all shards; every method says what counts from now on."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: Rounds | None = None) -> None:
+        self._rounds = Rounds() if rounds is None else rounds
         self._shards: dict[int, _Shard] = {}
         """Those that a block was read of: whoever tells of others makes no room here."""
         self._early: OrderedDict[tuple[int, bytes], _Early] = OrderedDict()
@@ -215,6 +221,10 @@ class Chains:
 
     # ---- insides
 
+    @property
+    def _most_held(self) -> int:
+        return self._rounds.count(HELD_SECONDS, MAX_HELD_PER_SHARD)
+
     def _shard(self, number: int) -> _Shard:
         shard = self._shards.get(number)
         if shard is None:
@@ -226,7 +236,7 @@ class Chains:
         item = shard.blocks.get(block_hash)
         if item is None:
             item = shard.blocks[block_hash] = _Block(sequence, shard.finalities)
-            self.forgotten += _trim(shard.blocks, MAX_HELD_PER_SHARD)
+            self.forgotten += _trim(shard.blocks, self._most_held)
         return item
 
     def _hear(self, item: _Block, result: BlockFacts, now: float) -> None:
@@ -286,7 +296,7 @@ class Chains:
             item.is_final = True
             if item.nonce:
                 shard.heights[item.nonce] = link
-                _trim(shard.heights, MAX_HELD_PER_SHARD)
+                _trim(shard.heights, self._most_held)
             chain.append((link, item))
             link = item.header.prev_hash
         return chain, b"" if link in shard.ended else link
@@ -319,7 +329,7 @@ class Chains:
             return
         assert item.result is not None and item.header is not None
         shard.ended[block_hash] = digest(item.result)
-        _trim(shard.ended, MAX_HELD_PER_SHARD)
+        _trim(shard.ended, self._most_held)
         if item.result.settled is not None:  # what was proposed and is nowhere in the result: nodes forget to name it
             named = item.result.settled.union(other.tx_hash for other in item.result.unexecutable)
             counted.unexecutable += [
@@ -358,8 +368,8 @@ def _joined(result: BlockFacts, header: BlockFacts | None, lister: bytes) -> Blo
 
 
 def _trim(table: OrderedDict[K, V], capacity: int) -> int:
-    """Forget the oldest entry beyond the capacity; how many were forgotten."""
-    if len(table) <= capacity:
-        return 0
-    table.popitem(last=False)
-    return 1
+    """Forget the oldest entries beyond the capacity, which may be a smaller one now; how many were forgotten."""
+    surplus = max(0, len(table) - capacity)
+    for _ in range(surplus):
+        table.popitem(last=False)
+    return surplus

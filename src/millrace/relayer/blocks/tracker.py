@@ -18,9 +18,12 @@ import msgspec
 
 from millrace.relayer.blocks.chains import Chains, Counted
 from millrace.relayer.blocks.facts import BlockFacts, TxFact, Unexecutable, join, judge
+from millrace.relayer.blocks.rounds import Rounds
 
 PENDING_SECONDS = 900.0
-"""A transaction that has not ended so long after the first block that speaks of it is forgotten."""
+"""A transaction that has not ended so long after the first block that speaks of it is forgotten. A time: it waits for
+other shards' blocks as they are full, and networks keep what waits as long in short rounds as in long ones (3,000 of
+600 ms, 300 of 6 s)."""
 
 
 class Included(msgspec.Struct, frozen=True):
@@ -77,9 +80,9 @@ class Tracker:
     subscription expires.
     """
 
-    def __init__(self, capacity: int = 200_000) -> None:
+    def __init__(self, capacity: int = 200_000, rounds: Rounds | None = None) -> None:
         self._capacity = capacity
-        self.chains = Chains()
+        self.chains = Chains(rounds)
         self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
         self._ended: OrderedDict[bytes, None] = OrderedDict()
         self._now = 0.0

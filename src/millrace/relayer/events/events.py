@@ -20,6 +20,7 @@ from millrace.relayer.blocks.tracker import Outcome, Release, Tracker
 from millrace.relayer.events import account_feed
 from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.account_feed import AccountFeed
+from millrace.relayer.events.execution import ExecutionLag
 from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
@@ -82,7 +83,9 @@ class Events:
         absent: AbsentAccounts | None = None,
         clock: Callable[[], float] = time.monotonic,
         followed: Followed | None = None,
+        execution_lag: int = 20,
     ) -> None:
+        """`execution_lag`: by how many blocks a shard's execution may be behind before somebody is told."""
         self._network = network
         self._followed = Followed() if followed is None else followed
         self._traces: tuple[str, ...] = ()
@@ -113,8 +116,7 @@ class Events:
         self._started = clock()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
-        self.execution_lag: dict[int, int] = {}
-        """Of each shard that executes later: by how many blocks, at its last block."""
+        self.execution = ExecutionLag(execution_lag)
 
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> tuple[str, ...]:
         """One event of the stream; what cannot be read is counted and skipped. The traces of transactions in it."""
@@ -135,10 +137,19 @@ class Events:
         self._notice_losses()
         return self._traces
 
-    def silence(self, shard: int, limit: float) -> float | None:
-        """For how many seconds a shard has sent no block, if that is longer than `limit`."""
+    def untold(self, shard: int, limit: float) -> str | None:
+        """Why nobody could tell what becomes of a shard's transactions: it, or its execution, is silent for too long.
+
+        `limit` is in seconds; what is not executed counts as the rounds it took to propose it.
+        """
         silent = self._clock() - self.block_at.get(shard, self._started)
-        return silent if silent > limit else None
+        if silent > limit:
+            return f"no block of shard {shard} for {silent:.0f} s"
+        behind = self.execution.blocks.get(shard, 0)
+        seconds = behind * self._lifecycle.rounds.seconds
+        if behind and seconds >= limit:  # a network proposes nothing more beyond 100 blocks, which are 60 s
+            return f"shard {shard} executes {behind} blocks ({seconds:.0f} s) behind what it proposes"
+        return None
 
     def on_gap(self, first: int, last: int) -> None:
         """Events are lost: what accounts were thought to be may be wrong now."""
@@ -191,8 +202,10 @@ class Events:
         self._note_traces(block)
         age = self._age(block, sequence)
         self._observer.block_saved(block, now, age)
+        if block.header is not None:
+            self._lifecycle.rounds.header(block.shard, block.header.round, block.header.epoch, block.timestamp_ms)
         if block.last_executed is not None:
-            self.execution_lag[block.shard] = max(0, block.nonce - block.last_executed)
+            self.execution.header(block.shard, block.nonce, block.last_executed, is_live=self._live)
         if not block.proposes:
             self._observer.block_executed(block, now, age)
         self._behind = age

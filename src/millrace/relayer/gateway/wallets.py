@@ -195,7 +195,7 @@ def _state_of(sponsor: Sponsor, shard: int, key: bytes, *, is_ready: bool) -> Re
     """Whether the key of a shard pays now. Its own lack comes first: it may be why the service is not ready."""
     condition = sponsor.state_of(key).condition
     if condition == "ok":
-        return "ready" if is_ready and sponsor.silence(shard) is None else "not ready"
+        return "ready" if is_ready and sponsor.untold(shard) is None else "not ready"
     return "not ready" if condition == "unknown balance" else condition
 
 

@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 1_000
 FOLLOWED_MS = 900_000
-"""For so long what a block of the sender's shard has may take to end in others."""
+"""For so long what a block of the sender's shard has may take to end in others, as the tracker follows it: a time, not
+a number of rounds."""
 _Name = tuple[bytes, int]
 
 

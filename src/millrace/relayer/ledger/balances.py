@@ -15,18 +15,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from millrace.relayer.blocks.rounds import Rounds
+
 LAG_SECONDS = 10.0
-"""So long behind a final block a reading that names no block may be."""
-MAX_HEIGHTS = 1024
-"""Blocks with fees or transfers that are kept for each key; rounds of 600 ms with one in each take ten minutes."""
+"""So long behind a final block a reading that names no block may be: a time of caches and indexers, not of rounds."""
+HEIGHTS_SECONDS, MAX_HEIGHTS = 615.0, 1024
+"""Blocks with fees or transfers are kept for each key for so long, with one in each round, and no more of them."""
 KEPT_SECONDS = 60.0
-"""Blocks that the anchor holds are kept for so long: a reading without a block may come after one with."""
+"""Blocks that the anchor holds are kept for so long: a reading without a block may come after one with. What lies
+between two answers of a chain API does not depend on rounds."""
 MAX_LOOSE = 1024
 """Seconds with fees of blocks of unknown height that are kept for each key; at the bound the two oldest become one."""
-MAX_FINAL = 256
-"""Final blocks of a shard whose hash is remembered: two minutes and a half of rounds of 600 ms."""
+FINAL_SECONDS, MAX_FINAL = 154.0, 256
+"""So long the hashes of a shard's final blocks are remembered, and no more of them."""
 WAIT_SECONDS = 60.0
-"""A reading whose block has not become final by then is given up for a newer one."""
+"""A reading whose block has not become final by then is given up for a newer one: ten of the longest rounds there were,
+and as long as a shard may be silent."""
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -100,8 +104,9 @@ class _Held:
 class Balances:
     """Lower bounds of what keys hold; a key of which nothing is known has none, and must not pay."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], rounds: Rounds | None = None) -> None:
         self._clock = clock
+        self._rounds = Rounds() if rounds is None else rounds
         self._keys: dict[bytes, _Held] = {}
         self._final: dict[int, OrderedDict[int, _Final]] = {}
         """The last executed final blocks of each shard, by height."""
@@ -190,7 +195,7 @@ class Balances:
         if shard not in self._first:
             self._first[shard] = height
             self._drop_older(shard, height)
-        if len(final) > MAX_FINAL:
+        while len(final) > self._rounds.count(FINAL_SECONDS, MAX_FINAL):
             final.popitem(last=False)
         for key, held in self._keys.items():
             waits = held.candidate
@@ -261,7 +266,7 @@ class Balances:
         block = held.blocks.get(height)
         if block is None:
             block = held.blocks[height] = _Block(now)
-            if len(held.blocks) > MAX_HEIGHTS:
+            while len(held.blocks) > self._rounds.count(HEIGHTS_SECONDS, MAX_HEIGHTS):
                 self._fold(held)
         block.at = now
         return block

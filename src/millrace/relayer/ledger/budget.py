@@ -23,7 +23,8 @@ from millrace.relayer.rules.policy import Budget, CallName, Quotas, Strangers
 K = TypeVar("K")
 
 UNDECIDED_SECONDS = 900.0
-"""A transaction of which nobody has said by then that it failed counts as one that did not."""
+"""A transaction of which nobody has said by then that it failed counts as one that did not: the tracker follows it no
+longer, see `PENDING_SECONDS` there."""
 
 
 class Spender(msgspec.Struct, frozen=True, gc=False):

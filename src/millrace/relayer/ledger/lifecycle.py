@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import early_hashes
 from millrace.relayer.blocks.facts import BlockFacts
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.journal import at_risk, programmes
 from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
@@ -31,9 +32,6 @@ from millrace.relayer.rules.stages import Approved
 
 log = logging.getLogger(__name__)
 
-ROUND_MS = 6_000
-"""The longest round: a block bears the time its round began, and may hold what came during it."""
-
 
 class Lifecycle:
     """Entries in flight, and through its sponsor budgets, reputations and the policy that governs them."""
@@ -46,10 +44,12 @@ class Lifecycle:
         max_nonce_gap: int = 0,
         clock: Callable[[], float] = time.monotonic,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        rounds: Rounds | None = None,
     ) -> None:
+        self.rounds = Rounds() if rounds is None else rounds
         self.inflight = InFlight()
         self.fates = FateBook(self.inflight, wall_ms)
-        self.sponsor = Sponsor(network, journal, clock, wall_ms)
+        self.sponsor = Sponsor(network, journal, clock, wall_ms, self.rounds)
         self.approvals = Approvals(network, self.inflight, self.sponsor, max_nonce_gap)
         self._network = network
         self._journal = journal
@@ -158,7 +158,8 @@ class Lifecycle:
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
             return b""
-        if not live and at_ms < entry.created_ms - ROUND_MS:
+        # A block bears the time its round began, and may hold what came during it.
+        if not live and at_ms < entry.created_ms - self.rounds.ms_at(at_ms):
             return None
         if entry.state == "signed":
             self._give_up(entry)

@@ -13,6 +13,7 @@ import msgspec
 from millrace.chain import address
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.journal import audit, outcomes
 from millrace.relayer.journal import programmes as programme_rows
 from millrace.relayer.journal.audit import Spent
@@ -88,20 +89,26 @@ class Sponsor:
     """Policy, budgets and reputations; everything here is synchronous, in the lifecycle's event loop."""
 
     def __init__(
-        self, network: NetworkProfile, journal: Journal, clock: Callable[[], float], wall_ms: Callable[[], int]
+        self,
+        network: NetworkProfile,
+        journal: Journal,
+        clock: Callable[[], float],
+        wall_ms: Callable[[], int],
+        rounds: Rounds | None = None,
     ) -> None:
+        self._rounds = Rounds() if rounds is None else rounds
         self.budgets = Budgets()
         self.reputation = Reputation()
         self.policy = Policy()
         self.p90: Callable[[int], int | None] = lambda shard: None
         """The gas price nine in ten transactions of a shard stay below, if known."""
-        self.silence: Callable[[int], float | None] = lambda shard: None
-        """For how many seconds a shard has sent no block, when that is too long to go on sponsoring."""
+        self.untold: Callable[[int], str | None] = lambda shard: None
+        """Why a shard is not sponsored, if so: nobody could tell what became of its transactions."""
         self.why_not: Callable[[], str | None] = lambda: None
         """Why nothing may be sponsored now, if so."""
         self.paused: frozenset[int] = frozenset()
         """Shards that an operator paused, beside those of the policy; see `Lifecycle.pause`."""
-        self.balances = Balances(clock)
+        self.balances = Balances(clock, self._rounds)
         """What the relayer keys hold at least."""
         self.fees_by_receiver: Counter[bytes] = Counter()
         """What was paid for transactions to each receiver, in atomic units."""
@@ -134,10 +141,9 @@ class Sponsor:
             raise Refused(reasons.NOT_READY.but(reason, 5_000))
         if shard in self.paused:
             raise Refused(reasons.SHARD_PAUSED.but("its operator paused sponsoring", 60_000))
-        silence = self.silence(shard)
-        if silence is not None:
-            text = f"no block of shard {shard} for {silence:.0f} s: what became of it could not be told"
-            raise Refused(reasons.NOT_READY.but(text, 5_000))
+        untold = self.untold(shard)
+        if untold is not None:
+            raise Refused(reasons.NOT_READY.but(f"{untold}: what became of it could not be told", 5_000))
         fee = policy.check_caps(tx, rules, self._network)
         if tx.gas_price > rules.caps.gas_price_floor:
             policy.check_gas_price(tx, rules, self.p90(shard))
@@ -160,7 +166,8 @@ class Sponsor:
         self.balances.want(key)  # a reading in its place may know of more
         if spendable + self.committed(key) >= fee:
             text = "what it holds may be needed for transactions under way"
-            raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, 6_000))
+            next_block_ms = max(1_000, self._rounds.ms)  # it may settle what is under way; nobody asks more often
+            raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, next_block_ms))
         raise Refused(reasons.RELAYER_BALANCE_LOW.but("its operator has to refill it", 60_000))
 
     def check_room(self, entry: Entry) -> None:

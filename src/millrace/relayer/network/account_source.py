@@ -18,7 +18,8 @@ PAYER_SECONDS = 10.0
 GUARDED_SECONDS = 60.0
 """The same of a guarded account: a new guardian becomes the active one with an epoch, of which no event tells."""
 LAG_SECONDS = 10.0
-"""So long behind a final block the chain API may still speak of an account as it was before."""
+"""So long behind a final block the chain API may still speak of an account as it was before: a time of caches and
+indexers, not of rounds."""
 SILENT_SECONDS = 0.5
 """After a failure nothing is asked for so long."""
 

@@ -115,6 +115,20 @@ class _SimulationAnswer(msgspec.Struct, frozen=True):
     data: _SimulationJson
 
 
+class _ConfigJson(msgspec.Struct, frozen=True):
+    erd_round_duration: int
+
+
+class _InConfigJson(msgspec.Struct, frozen=True):
+    config: _ConfigJson
+
+
+class _NetworkJson(msgspec.Struct, frozen=True):
+    """A gateway's answer of the network's configuration."""
+
+    data: _InConfigJson
+
+
 class _PeersJson(msgspec.Struct, frozen=True):
     peers: list[str]
 
@@ -176,6 +190,14 @@ class ChainApi:
             self._asks_gateway_at = time.monotonic() + GATEWAY_SECONDS
         account = await self.account(pubkey)
         return ChainBalance(account.nonce, account.balance)
+
+    async def round_ms(self) -> int:
+        """How long a round is by the network's configuration. Raises `ChainApiError`."""
+        status, body = await self._get(f"{self._base_url}/network/config")
+        try:
+            return msgspec.json.decode(body, type=_NetworkJson).data.config.erd_round_duration
+        except (ValueError, RecursionError):
+            raise ChainApiError(f"the chain API answered {status} and no erd_round_duration") from None
 
     async def submit(self, tx: Transaction) -> Taken:
         """Hand a transaction to the API; whether it took it, never will, or may later."""

@@ -11,14 +11,13 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.network.chain_api import ChainApi, ChainApiError
 from millrace.relayer.rules.stages import Parsed
 
 AT_ONCE = 8
 """Questions under way: a fourth of what the chain API is asked at once, the rest is for accounts and transactions."""
 AT_ONCE_PER_CLIENT = 2
-VALID_SECONDS = 6.0
-"""An answer is taken for the same bytes for so long, which is a round: the next block may change it."""
 KEPT = 10_000
 SILENT_SECONDS = 0.5
 """After a failure nothing is asked for so long."""
@@ -27,7 +26,14 @@ SILENT_SECONDS = 0.5
 class Simulator:
     """`would_run` asks; `said_so` is what was answered a moment ago. At most `KEPT` answers, the oldest go first."""
 
-    def __init__(self, api: ChainApi, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        api: ChainApi,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        rounds: Rounds | None = None,
+    ) -> None:
+        self._rounds = Rounds() if rounds is None else rounds
         self.seconds = seconds
         """What one submission may spend on questions, however many they are."""
         self.counts: Counter[str] = Counter()
@@ -38,6 +44,14 @@ class Simulator:
         """By client hash, with the time until which it is taken."""
         self._under_way: Counter[str] = Counter()
         self._silent_until = 0.0
+
+    @property
+    def valid_seconds(self) -> float:
+        """So long an answer is taken for the same bytes: a round, as the next block may change it.
+
+        It is not heard before its submission has asked for the last time.
+        """
+        return self._rounds.seconds + self.seconds
 
     def said_so(self, client_hash: bytes) -> bool:
         """Whether this transaction was found to run, a moment ago."""
@@ -70,7 +84,7 @@ class Simulator:
             if not self._under_way[client]:
                 del self._under_way[client]
         self.counts["success" if verdict else "fail"] += 1
-        self._answers[parsed.client_hash] = (verdict, self._clock() + VALID_SECONDS)
+        self._answers[parsed.client_hash] = (verdict, self._clock() + self.valid_seconds)
         if len(self._answers) > KEPT:
             self._answers.popitem(last=False)
         return verdict

@@ -21,7 +21,8 @@ import msgspec
 from millrace.relayer.statistics.history_store import STORE_ERRORS, Point, Points
 
 RETENTION_SECONDS = {1: 3_600, 10: 6 * 3_600, 60: 2 * 86_400, 300: 14 * 86_400, 3_600: 400 * 86_400}
-"""How long points of each resolution (seconds) are kept: at most 9 600 points of each."""
+"""How long points of each resolution (seconds) are kept: at most 9 600 points of each. Times of the public interface,
+in rounds of any length."""
 RESOLUTIONS = tuple(RETENTION_SECONDS)
 DEFAULT_POINTS = 1_000
 MAX_POINTS = 2_000

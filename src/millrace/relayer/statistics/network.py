@@ -11,20 +11,21 @@ import msgspec
 
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks.facts import BlockFacts
+from millrace.relayer.blocks.rounds import Rounds
 
 SCHEMA_VERSION = "1.1.0"
 ONLINE_SECONDS = 900.0
 """A node silent for longer is offline (the nodes' own limit)."""
 LATE_SECONDS = 10.0
-"""A block that is read so long after it was made, as after an outage, would make a rate of now of old blocks."""
+"""A block that is read so long after it was made, as after an outage, would make a rate of now of old blocks. The
+shortest window of a rate, whatever the rounds."""
 MAX_WAITING = 200_000
 WAITING_SECONDS = 600.0
-KEPT_BLOCKS = 1024
-"""Blocks of a shard that are known again: ten minutes of rounds of 600 ms; doubles are counted over one."""
-
-
-KEPT_FINAL = 256
-"""Final blocks of a shard that are told when asked for: two and a half minutes of rounds of 600 ms."""
+"""As long as a transaction is sent for: a time, see `lifetime_seconds`."""
+KNOWN_SECONDS, KEPT_BLOCKS = 615.0, 1024
+"""So long a shard's blocks are known again, and no more of them; doubles are counted over a minute."""
+TOLD_SECONDS, KEPT_FINAL = 154.0, 256
+"""So long a shard's final blocks are told when asked for, and no more of them."""
 
 
 class Network(msgspec.Struct, frozen=True, rename="camel"):
@@ -146,7 +147,8 @@ class _Rate:
 class _Row:
     """Blocks of one shard in their order, by their own times."""
 
-    def __init__(self) -> None:
+    def __init__(self, rounds: Rounds) -> None:
+        self._rounds = rounds
         self._by_nonce: OrderedDict[int, bytes] = OrderedDict()
         self.nonce = 0
         self.time_ms = 0
@@ -159,7 +161,7 @@ class _Row:
         """One more block."""
         is_double = block.nonce in self._by_nonce
         self._by_nonce[block.nonce] = block.block_hash
-        if len(self._by_nonce) > KEPT_BLOCKS:
+        while len(self._by_nonce) > self._rounds.count(KNOWN_SECONDS, KEPT_BLOCKS):
             self._by_nonce.popitem(last=False)
         is_next = bool(self.nonce) and block.nonce > self.nonce
         step = _Step(is_double, block.nonce - self.nonce, block.timestamp_ms - self.time_ms)
@@ -180,8 +182,8 @@ class _Step(NamedTuple):
 class _Shard:
     """What was seen of one shard: blocks as they are made, and what is executed, which may come later."""
 
-    def __init__(self) -> None:
-        self.saved, self.executed = _Row(), _Row()
+    def __init__(self, rounds: Rounds) -> None:
+        self.saved, self.executed = _Row(rounds), _Row(rounds)
         self.intervals: deque[tuple[float, int]] = deque()
         self.signers = 0
         self.tps: float | None = None
@@ -202,7 +204,8 @@ class PeerNumbers(msgspec.Struct, frozen=True):
 class NetworkStats:
     """Takes observations, answers with one message. `start` is when observing began."""
 
-    def __init__(self, shards: int, start: float) -> None:
+    def __init__(self, shards: int, start: float, rounds: Rounds | None = None) -> None:
+        self._rounds = Rounds() if rounds is None else rounds
         self._shards = shards
         self._start = start
         self._seen: dict[int, _Shard] = {}
@@ -223,7 +226,7 @@ class NetworkStats:
 
     def block_saved(self, block: BlockFacts, now: float, age: float = 0.0) -> None:
         """A block was saved, `age` seconds ago: one that is read so late is of no rate of now."""
-        shard = self._seen.setdefault(block.shard, _Shard())
+        shard = self._seen.setdefault(block.shard, _Shard(self._rounds))
         if shard.saved.has(block):
             return
         counts = age < LATE_SECONDS
@@ -240,7 +243,7 @@ class NetworkStats:
 
     def block_executed(self, block: BlockFacts, now: float, age: float = 0.0) -> None:
         """What a block executed came, with it or later; its `age` is that of the block."""
-        shard = self._seen.setdefault(block.shard, _Shard())
+        shard = self._seen.setdefault(block.shard, _Shard(self._rounds))
         if shard.executed.has(block):
             return
         step = shard.executed.add(block)
@@ -265,12 +268,14 @@ class NetworkStats:
     def block_final(self, block: BlockFacts) -> None:
         """A block's execution is final; nothing is said of one whose proposal is not known."""
         header = block.header
-        kept = self._final.setdefault(block.shard, deque(maxlen=KEPT_FINAL))
+        kept = self._final.setdefault(block.shard, deque())
         if header is None or (kept and block.nonce < kept[-1].nonce):
             return
         if kept and block.nonce == kept[-1].nonce:
             kept.pop()
         kept.append(FinalBlock(header.nonce, header.tx_count, block.executed, block.timestamp_ms))
+        while len(kept) > self._rounds.count(TOLD_SECONDS, KEPT_FINAL):
+            kept.popleft()
         if block.shard == METACHAIN:
             self._latest_meta = MetaBlock(
                 header.nonce, header.round, header.epoch, header.tx_count, block.executed, block.timestamp_ms

@@ -18,6 +18,7 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks.facts import BlockFacts
+from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.protocol import messages, topics
 from millrace.relayer.statistics.gas import WINDOW_SECONDS, AllGasStatsData, AllGasStatsMessage, GasStats
 from millrace.relayer.statistics.network import (
@@ -51,11 +52,13 @@ SHORTEST_TRANSACTION = 128
 class Statistics:
     """Observer of blocks and gossip, and sender of gasStats and networkStats."""
 
-    def __init__(self, network: NetworkProfile, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, network: NetworkProfile, clock: Callable[[], float] = time.monotonic, rounds: Rounds | None = None
+    ) -> None:
         self._shards = network.shards
         self._clock = clock
         self.gas = GasStats(network.shards)
-        self.numbers = NetworkStats(network.shards, clock())
+        self.numbers = NetworkStats(network.shards, clock(), rounds)
         self.fanout = Timings(ANSWER_BUCKETS)
         """From a block's arrival to the end of its fan-out."""
         self.sequence = 0
