@@ -168,6 +168,7 @@ class Service:
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        recovered = recovery.read(data_dir, self.identity, recovery.applied(self.journal.read))
         if settings.chain_api_url:
             self.api = ChainApi(
                 settings.chain_api_url,
@@ -176,12 +177,12 @@ class Service:
                 private=settings.outgoing_private,
             )
             self._started.push_async_callback(self.api.close)
-        shared = await self._share()
+        shared = await self._share(is_whole=recovered is None)
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
         self.leases.on_return = self._sign_missed
-        self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        self.safe_start = recovery.SafeStart(self.journal, recovered)
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
@@ -396,10 +397,10 @@ class Service:
         whole = self._least(self.policy_keeper.whole)
         return self.lifecycle.sponsor.need(whole, PORTIONS * self.settings.claims_seats)
 
-    async def _share(self) -> str:
+    async def _share(self, *, is_whole: bool) -> str:
         """Wait for a seat among those with our keys, and take over what it claimed; the id of all, empty if alone.
 
-        Raises `JournalError`.
+        `is_whole`: no safe start was made. Raises `JournalError`.
         """
         if not self.settings.claims_url:
             if (shared := self.journal.shared_with()) is not None:
@@ -408,9 +409,7 @@ class Service:
                     "Alone it would sign what they have signed"
                 )
             return ""
-        if recovery.read(Path(self.settings.data_dir)) is not None or self.journal.read(
-            "SELECT 1 FROM imported_claims"
-        ):
+        if not is_whole or self.journal.read("SELECT 1 FROM imported_claims"):
             raise JournalError(
                 f"{self.journal.path.parent} does not know all that was signed with its keys (a safe start was "
                 "made, or claims were imported), and could not tell others: share with an empty folder instead, once "

@@ -109,7 +109,7 @@ def _arrived(destination: Path, ours: Identity) -> Identity:
         manifest = verified(destination)
         journal = destination / identity.JOURNAL
         is_begun = memory.is_begun(journal)
-        there = identity.raised(Identity(manifest.id, manifest.epoch), state="ready" if is_begun else "new")
+        there = identity.raised(replace(ours, epoch=manifest.epoch), state="ready" if is_begun else "new")
         identity.write(destination, there)
     (destination / MANIFEST).unlink(missing_ok=True)
     return there

@@ -43,6 +43,8 @@ class Identity:
     state: State = "ready"
     note: str = ""
     """Where it was moved to, or what it was restored from."""
+    recovered: int = 0
+    """Epoch of its last safe start, which has a file of its own; 0: none was made, or by an earlier version."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -50,6 +52,7 @@ class _Body(msgspec.Struct, frozen=True):
     epoch: int
     state: State
     note: str
+    recovered: int = 0
 
 
 def read(data_dir: Path) -> Identity:
@@ -62,12 +65,12 @@ def read(data_dir: Path) -> Identity:
         raise IdentityError(f"{data_dir / FILE}: {error.strerror}; let this user read it") from None
     except NotWhole as error:
         raise IdentityError(f"{error}; {_LOST}") from None
-    return Identity(body.id, body.epoch, body.state, body.note)
+    return Identity(body.id, body.epoch, body.state, body.note, body.recovered)
 
 
 def write(data_dir: Path, identity: Identity) -> None:
     """Put it into the folder; on disk when this returns. Raises `IdentityError`."""
-    body = _Body(identity.id, identity.epoch, identity.state, identity.note)
+    body = _Body(identity.id, identity.epoch, identity.state, identity.note, identity.recovered)
     try:
         write_sealed(data_dir / FILE, body)
     except OSError as error:
