@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ class Service:
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
-        self.history = History(self._history_store)
+        self.history = History(self._history_stores())
         self._started.push_async_callback(self.history.close)
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
@@ -464,10 +464,12 @@ class Service:
             return "off"
         return "ok" if is_there(self.settings.gossip_engine) else NOT_INSTALLED
 
-    def _history_store(self) -> Points:
+    def _history_stores(self) -> Callable[[], Points]:
+        """A connection to a server for each thread, or the one file."""
         if self.settings.history_url:
-            return PostgresPoints(self.settings.history_url, self.settings.history_schema)
-        return SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
+            return lambda: PostgresPoints(self.settings.history_url, self.settings.history_schema)
+        file = SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
+        return lambda: file
 
     def _why_not(self) -> str | None:
         """Why nothing may be sponsored now."""
@@ -592,6 +594,7 @@ class Service:
             accounts=self.accounts,
             absent_accounts=self.absent_accounts,
             statistics=self.statistics,
+            history=self.history,
             admission=self.submitter.admission,
             broadcaster=self.broadcaster,
             peer=self.peer,

@@ -33,9 +33,7 @@ FILE = "recovery"
 MAX_NOTING = 256
 """First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
 looked up again in some 2 ms."""
-_LOST = (
-    ". Put back the file of this very folder, or make another safe start (`millrace relayer recover`), which forgets none"
-)
+_LOST = ". Put back the file of this very folder, or make another safe start (`millrace relayer recover`), which forgets none"
 _DAMAGED = "Restore a backup, or begin with an empty folder"
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -88,7 +86,9 @@ def read(data_dir: Path, ours: Identity, applied: int) -> Recovery | None:
     except FileNotFoundError:
         if least == 0:
             return None
-        raise RecoveryError(f"{path}, which says what may not be signed since the safe start, is missing{_LOST}") from None
+        raise RecoveryError(
+            f"{path}, which says what may not be signed since the safe start, is missing{_LOST}"
+        ) from None
     except OSError as error:
         raise RecoveryError(f"{path}: {error.strerror}; let this user read it{_LOST}") from None
     except NotWhole as error:
