@@ -162,12 +162,12 @@ class Service:
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
         if settings.forward_to and settings.edges:
             raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
-        self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        await self.policy_keeper.begin()
         recovered = recovery.read(data_dir, self.identity, recovery.applied(self.journal.read))
         if settings.chain_api_url:
             self.api = ChainApi(

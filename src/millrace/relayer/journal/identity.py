@@ -6,7 +6,6 @@ known for one whose file was lost, and not for one of an earlier version.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import sqlite3
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import msgspec
 
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
-from millrace.relayer.journal.reading import read_only
+from millrace.relayer.journal.reading import meta
 
 FILE = "identity"
 JOURNAL = "journal.sqlite"
@@ -101,16 +100,10 @@ def owner_of(data_dir: Path) -> str | None:
     """The id that a folder's journal names; `None` without a journal, or of one that was never started with an
     identity. Raises `IdentityError` when it cannot be read."""
     path = data_dir / JOURNAL
-    if not path.exists():
-        return None
     try:
-        with contextlib.closing(read_only(path)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                return None
-            found = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+        return meta(path, "identity")
     except sqlite3.Error as error:
         raise IdentityError(f"{path}: {error}; put a copy in its place: `millrace relayer restore`") from None
-    return str(found[0]) if found else None
 
 
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:

@@ -33,7 +33,7 @@ FILE = "recovery"
 MAX_NOTING = 256
 """First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
 looked up again in some 2 ms."""
-_LOST = ". Put back the file of this very folder, or make another safe start (`millrace relayer recover`), which forgets none"
+_LOST = ". Put back the file of this very folder, or make another safe start (`millrace relayer recover`)"
 _DAMAGED = "Restore a backup, or begin with an empty folder"
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
@@ -101,7 +101,7 @@ def read(data_dir: Path, ours: Identity, applied: int) -> Recovery | None:
 
 
 def applied(read_rows: Read) -> int:
-    """The epoch of the last safe start that a journal knows, 0 without any. Raises what reading does, or `ValueError`."""
+    """The epoch of the last safe start that a journal knows, 0 without any. Raises as reading does."""
     found = read_rows("SELECT value FROM meta WHERE name = 'recovery'", ())
     return int(found[0][0]) if found else 0
 
