@@ -245,6 +245,36 @@ async def test_move(world: Any) -> None:
     assert str(world.folder / "new") in await refused(world)
 
 
+@pytest.mark.parametrize("how", ["rubbish", "a page", "a folder"])
+async def test_a_damaged_history_keeps_nobody_from_a_backup_or_a_move(world: Any, how: str) -> None:
+    """What nothing hangs on is left out and named; all the rest is copied, and the copy starts."""
+    service = await world.start()
+    for second in range(200):
+        await service.history.add(second * 1000, {"currentTps": 1.0, "x" * 500: 2.0})
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    for name in ("history.sqlite", "fates.sqlite"):
+        file = world.folder / "relayer" / name
+        match how:
+            case "rubbish":
+                file.write_bytes(b"SQLite format 3\0" + b"rubbish" * 1000)
+            case "a page":
+                data = file.read_bytes()
+                file.write_bytes(data[:4096] + b"\xff" * 4096 + data[8192:])
+            case "a folder":
+                file.unlink()
+                file.mkdir()
+    for verb, target in (("backup", "copy"), ("move", "new")):
+        said = command(world, verb, str(world.folder / target))
+        for name in ("history.sqlite", "fates.sqlite"):
+            assert ("Left out, as it is damaged" in said and name in said) or how == "a folder"
+            assert not (world.folder / target / name).exists()
+        assert (world.folder / target / "journal.sqlite").exists()
+    service = await world.start(data_dir=world.folder / "new")
+    assert service.history.put_aside == service.fates.put_aside == 0
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+
+
 async def test_a_copy_of_before_a_move_is_refused_though_the_new_folder_never_ran(world: Any) -> None:
     """What was copied when the journal was at its end cannot start in place of the folder that was moved."""
     await world.start()

@@ -34,6 +34,7 @@ from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.reconcile import reconcile
+from millrace.relayer.journal.replaceable import FATES, HISTORY
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.keys import Keys
@@ -439,7 +440,7 @@ class Service:
 
     async def _open_fates(self) -> None:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
-        self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
+        self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / FATES)
         has_one = not self.settings.more_hub_urls
         self.bookmark = Bookmark(self.journal, self.fates, self.lifecycle.fates, self.tracker, has_one=has_one)
         self._started.callback(self.bookmark.keep)  # once they are closed
@@ -468,7 +469,7 @@ class Service:
         """A connection to a server for each thread, or the one file."""
         if self.settings.history_url:
             return lambda: PostgresPoints(self.settings.history_url, self.settings.history_schema)
-        file = SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
+        file = SqlitePoints(Path(self.settings.data_dir) / HISTORY)
         return lambda: file
 
     def _why_not(self) -> str | None:

@@ -119,8 +119,8 @@ COUNTERS = (
     _counter("fates_left_out", "ends of transactions that cannot be asked for", lambda p: p.fates.left_out),
     _counter(
         "files_put_aside",
-        "files of the history and of ends that were damaged, and begun anew",
-        lambda p: p.history.put_aside + p.fates.put_aside,
+        "files that were damaged and made anew: of the history, of ends, the gossip peer's key",
+        lambda p: p.history.put_aside + p.fates.put_aside + (p.peer.keys_put_aside if p.peer else 0),
     ),
     _counter(
         "damaged_rows",

@@ -41,7 +41,7 @@ class Identity:
     """Raised when another copy of the folder takes over: the highest alone may sign."""
     state: State = "ready"
     note: str = ""
-    """Where it was moved to, or what it was restored from."""
+    """Where it was moved to, what it was restored from, or what was left behind by a move."""
     recovered: int = 0
     """Epoch of its last safe start, which has a file of its own; 0: none was made, or by an earlier version."""
 

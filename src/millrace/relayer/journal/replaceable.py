@@ -1,4 +1,5 @@
-"""Files by which nothing was promised: the history, and what became of transactions. Damage of one stops nobody.
+"""Files by which nothing was promised: the history, what became of transactions, our name among gossip peers. Damage of
+one stops nobody.
 
 Each row has a checksum, so that what was changed is left out and not told. A file that SQLite can use no more is put
 aside, under a name of its own for whoever wants to look at it, and begun anew.
@@ -10,6 +11,9 @@ import os
 import sqlite3
 from hashlib import blake2b
 from pathlib import Path
+
+HISTORY, FATES, GOSSIP_KEY = "history.sqlite", "fates.sqlite", "gossip.key"
+NAMES = (HISTORY, FATES, GOSSIP_KEY)
 
 ASIDE = ".damaged"
 _ENDINGS = ("-shm", "-wal", "")

@@ -142,7 +142,7 @@ class PolicyFile:
     def begin(self, remembered: str | None = None) -> None:
         """Take over the last good policy, then the file, if it can be. Raises `PolicyError` when there is neither.
 
-        `remembered` is the checksum of the last good one, where somebody else knows it: the kept one may be lost, or old.
+        `remembered` is the checksum of the last good one, where somebody else knows it: its file may be lost, or old.
         """
         self._remembered = remembered
         damaged: PolicyError | None = None
