@@ -497,9 +497,12 @@ def _read(body: object) -> Fate | None:
     """What a row says; `None` if it is damaged. Of an earlier version, which had no checksums, not all damage shows."""
     plain = opened(body)
     try:
-        return None if plain is None else _decode(plain)
+        fate = None if plain is None else _decode(plain)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    if fate is None or len(fate.sender) != 32 or len(fate.relayer) not in (0, 32):  # of no address
+        return None
+    return fate
 
 
 def _fate_of(record: submissions.Record, ended_ms: int | None, failed: int | None) -> Fate | None:
