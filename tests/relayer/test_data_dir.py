@@ -36,7 +36,7 @@ SEED = int(os.environ.get("MILLRACE_DAMAGE_SEED", str(random.randrange(10**6))))
 REMEMBERED = {"journal.sqlite", "journal.sqlite-wal", "mark", "identity", "recovery", "last-good-policy.toml"}
 """Lost or changed they are refused, with what to do; or nothing of them was lost."""
 SMALL = {"recovery", "last-good-policy.toml"}
-"""Of these there is no byte that nothing hangs on."""
+"""Lost as a whole these are refused in any case; with a bit turned over in the end of a line they may be as they were."""
 REPLACEABLE = {"fates.sqlite", "history.sqlite", "gossip.key", "lock", "journal.sqlite-shm"} | {
     f"{name}.sqlite{ending}" for name in ("fates", "history") for ending in ("-wal", "-shm")
 }
@@ -138,7 +138,7 @@ def wrong_with(name: str, seen: dict[str, Any], made: Made) -> str:
         return "the safe start is forgotten"
     if seen["fee"] > 7 * 10**17:
         return "the policy is looser"
-    if file in SMALL:
+    if file in SMALL and " bit " not in name:
         return "not refused"
     if seen["fate"] not in (["included", "5", 0], None, "not now"):
         return "an untrue fate"
