@@ -36,7 +36,7 @@ SEED = int(os.environ.get("MILLRACE_DAMAGE_SEED", str(random.randrange(10**6))))
 REMEMBERED = {"journal.sqlite", "journal.sqlite-wal", "mark", "identity", "recovery", "last-good-policy.toml"}
 """Lost or changed they are refused, with what to do; or nothing of them was lost."""
 SMALL = {"recovery", "last-good-policy.toml"}
-"""Lost as a whole these are refused in any case; with a bit turned over in the end of a line they may be as they were."""
+"""Lost as a whole these are refused in any case; with a bit turned over in a line's end they may say what they did."""
 REPLACEABLE = {"fates.sqlite", "history.sqlite", "gossip.key", "lock", "journal.sqlite-shm"} | {
     f"{name}.sqlite{ending}" for name in ("fates", "history") for ending in ("-wal", "-shm")
 }
