@@ -32,6 +32,7 @@ LONGEST = (
     "notifier/brokers/test_pair.py",
     "relayer/test_fuzz.py",
     "relayer/test_drills.py",
+    "relayer/test_data_dir.py",
     "relayer/blocks/test_later_model.py",
     "e2e/test_client_swap.py",
     "relayer/test_outage.py",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sqlite3
+import time
 from contextlib import closing
 from typing import Any
 
@@ -17,7 +18,9 @@ from relayer_support import BlockMaker, as_json, connected, settings, submit, tr
 from millrace.chain import address
 from millrace.cli import main
 from millrace.relayer.app import Service
+from millrace.relayer.journal import audit, recovery
 from millrace.relayer.journal.identity import IdentityError
+from millrace.relayer.journal.recovery import RecoveryError
 from millrace.relayer.signing.handle import SignerError
 from millrace.runtime.settings import Secret
 
@@ -41,7 +44,7 @@ async def refused(world: Any, data_dir: str = "relayer") -> str:
     """Why a relayer with this folder does not start."""
     service = Service(settings(world.folder, **(world.urls | {"data_dir": world.folder / data_dir})))
     try:
-        with pytest.raises((SignerError, IdentityError)) as caught:
+        with pytest.raises((SignerError, IdentityError, RecoveryError)) as caught:
             await service.start()
     finally:
         await service.stop()
@@ -133,6 +136,71 @@ async def test_after_a_safe_start_questions_are_not_written_down(world: Any) -> 
     assert service.journal.read("SELECT sender FROM first_seen") == [(ALICE.public,)]
 
 
+@pytest.mark.parametrize("started", [True, False], ids=["in use", "before its first start"])
+@pytest.mark.parametrize("how", ["deleted", "older", "another folder's"])
+async def test_a_safe_start_that_is_lost_is_refused(world: Any, started: bool, how: str) -> None:
+    """Without the file of the last safe start nobody knows what may not be signed: another one is asked for."""
+    await world.start()
+    await world.stop()
+    safe_start = "recover", "--yes", "--wait", "0", "--ahead"
+    file = world.folder / "relayer" / "recovery"
+    if how == "another folder's":
+        command(world, "init", data_dir="other")
+        with_keys_of_its_own = "--set", f"lease_dir={world.folder / 'other leases'}"
+        for _ in range(3):  # to an epoch that is no older than ours
+            command(world, *safe_start, "0", *with_keys_of_its_own, data_dir="other")
+    command(world, *safe_start, "0")
+    older = file.read_bytes()
+    command(world, *safe_start, "5")
+    if started:
+        await world.start()
+        await world.stop()
+    file.unlink()
+    if how == "older":
+        file.write_bytes(older)
+    elif how == "another folder's":
+        shutil.copy(world.folder / "other" / "recovery", file)
+    text = await refused(world)
+    assert str(file) in text and "millrace relayer recover" in text
+    command(world, *safe_start, "5")
+    await world.start()
+    reason, text = await detail(world, other(ALICE, 0))
+    assert reason == "conflicting transaction" and "below 5" in text
+
+
+async def test_a_safe_start_goes_along_with_a_move(world: Any) -> None:
+    """Where the folder lives now its file may be lost as little as before."""
+    await world.start()
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "0", "--ahead", "5")
+    command(world, "move", str(world.folder / "new"))
+    file = world.folder / "new" / "recovery"
+    kept = file.read_bytes()
+    file.unlink()
+    assert "millrace relayer recover" in await refused(world, "new")
+    file.write_bytes(kept)
+    await world.start(data_dir=world.folder / "new")
+    assert await submit(world, transfer(ALICE, 0)) == ["conflicting transaction"]
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_what_may_have_been_spent_counts_after_another_safe_start(world: Any, is_lost: bool) -> None:
+    """What the first one left to be counted still is, and where its file is lost as much as may be in a day."""
+    await world.start()
+    await world.stop()
+    command(world, "recover", "--yes", "--wait", "0")
+    service = await world.start()
+    line = time.time_ns() // 1_000_000, "reserve", b"r" * 32, b"s" * 32, 0, bytes(32), 1
+    service.journal.change(lambda connection: audit.write(connection, [line]))
+    await world.stop()
+    if is_lost:
+        (world.folder / "relayer" / "recovery").unlink()
+    assert "with the 3 keys ever; " in command(world, "recover", "--yes", "--wait", "0")
+    service = await world.start()
+    made = service.safe_start.recovery
+    assert made is not None and recovery.unknown_ms(made) == recovery.DAY_MS
+
+
 async def test_an_unsigned_row_of_a_copy_is_never_signed(world: Any) -> None:
     """Since the copy was made it may have given way to another payload, which was signed."""
     await world.start()
@@ -175,6 +243,36 @@ async def test_move(world: Any) -> None:
     assert await submit(world, transfer(ALICE, 0), transfer(ALICE, 1)) == ["ok", "ok"]
     await world.stop()
     assert str(world.folder / "new") in await refused(world)
+
+
+@pytest.mark.parametrize("how", ["rubbish", "a page", "a folder"])
+async def test_a_damaged_history_keeps_nobody_from_a_backup_or_a_move(world: Any, how: str) -> None:
+    """What nothing hangs on is left out and named; all the rest is copied, and the copy starts."""
+    service = await world.start()
+    for second in range(200):
+        await service.history.add(second * 1000, {"currentTps": 1.0, "x" * 500: 2.0})
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
+    await world.stop()
+    for name in ("history.sqlite", "fates.sqlite"):
+        file = world.folder / "relayer" / name
+        match how:
+            case "rubbish":
+                file.write_bytes(b"SQLite format 3\0" + b"rubbish" * 1000)
+            case "a page":
+                data = file.read_bytes()
+                file.write_bytes(data[:4096] + b"\xff" * 4096 + data[8192:])
+            case "a folder":
+                file.unlink()
+                file.mkdir()
+    for verb, target in (("backup", "copy"), ("move", "new")):
+        said = command(world, verb, str(world.folder / target))
+        for name in ("history.sqlite", "fates.sqlite"):
+            assert ("Left out, as it is damaged" in said and name in said) or how == "a folder"
+            assert not (world.folder / target / name).exists()
+        assert (world.folder / target / "journal.sqlite").exists()
+    service = await world.start(data_dir=world.folder / "new")
+    assert service.history.put_aside == service.fates.put_aside == 0
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
 
 
 async def test_a_copy_of_before_a_move_is_refused_though_the_new_folder_never_ran(world: Any) -> None:

@@ -129,7 +129,7 @@ async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
     for size in (0, len("[budget]\n"), denied.index("[lists]"), len(denied) - 3):
         file.write_text(denied[:size])
         with contextlib.suppress(PolicyError):
-            world.service.policy_keeper.read()
+            await world.service.policy_keeper.read()
         policy = world.service.lifecycle.sponsor.policy
         assert policy.budget.per_minute == FEE and policy.lists.deny_senders
         assert b"relayer_policy_rejected 1.0" in generate_latest(make_registry(world.service.measured()))

@@ -270,7 +270,7 @@ async def test_of_different_policies_the_smaller_budget_holds(several: Several) 
         answers = await submit(relayer, *(transfer(pair, nonce) for nonce in range(3)))
         assert answers == ["ok", "ok", "budget exhausted"]
     policies["one"].write_text(seal(f"[budget]\nat_risk = {2 * fee}\n"))
-    one.service.policy_keeper.read()
+    await one.service.policy_keeper.read()
     async with asyncio.timeout(20):
         while two.service.lifecycle.sponsor.policy.budget.at_risk > fee:
             await asyncio.sleep(0.01)

@@ -17,6 +17,10 @@ from relayer_support import as_json, connected, settings, submit, transfer, wall
 from millrace.cli import main
 from millrace.relayer.journal import carry
 from millrace.relayer.journal.claims import FORMAT
+from millrace.relayer.journal.recovery import RecoveryError
+from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.statistics.history import Checked, query
+from millrace.relayer.statistics.history_store import SqlitePoints
 
 ALICE, BOB, CAROL = wallet(1), wallet(2), wallet(0)
 KEPT = Path(__file__).parent / "kept"
@@ -64,6 +68,40 @@ async def test_an_upgrade_from_a_kept_folder(world: Any, version: str) -> None:
     await world.api.wait_submitted(2)
     await world.stop()
     assert "3 senders" in await command(world, "export-claims", str(world.folder / "claims"))
+
+
+async def test_an_upgrade_of_a_folder_with_everything(world: Any) -> None:
+    """After safe starts, with a policy by hand, ends and a history without checksums: it starts and knows all of it."""
+    folder, policy = world.folder / "relayer", world.folder / "policy.toml"
+    shutil.unpack_archive(KEPT / "schema-5.zip", folder)
+    said = json.loads((KEPT / "schema-5.json").read_text())
+    policy.write_text("[caps]\nfee = 800000000000000000")
+    kept = Checked(SqlitePoints(folder / "history.sqlite"))
+    answer = json.loads(query(kept, said["points_ms"], said["points_ms"] + 59_000, 1, 0))
+    assert [point["probe"] for point in answer["points"]] == [
+        (said["points_ms"] // 1000 + second) % 7 for second in range(60)
+    ]
+    assert kept.left_out == 0
+    kept.close()
+
+    recovery, elsewhere = folder / "recovery", world.folder / "recovery"
+    recovery.rename(elsewhere)
+    with pytest.raises(RecoveryError, match="missing"):
+        await world.start(retention_hours=FOREVER, policy_file=str(policy))
+    await world.stop()
+    elsewhere.rename(recovery)
+    service = await world.start(retention_hours=FOREVER, policy_file=str(policy))
+    (fate, _) = await service.lifecycle.fates.find(bytes.fromhex(said["ended"]))
+    assert (fate.state, fate.fee, fate.nonce) == ("included", "5", 0)
+    assert service.safe_start.recovery.ahead == 5 and service.policy_keeper.whole.caps.fee == 7 * 10**17
+    assert "looser" in service.policy_keeper.rejected
+    assert await submit(world, other(ALICE, 0)) == ["conflicting transaction"]
+    assert await submit(world, transfer(BOB, 0)) == ["conflicting transaction"], "it may have been signed"
+    assert service.history.put_aside == service.fates.put_aside == service.fates.damaged == 0
+    await world.stop()
+    (folder / "last-good-policy.toml").unlink()
+    with pytest.raises(PolicyError, match="missing"):
+        await world.start(retention_hours=FOREVER, policy_file=str(policy))
 
 
 async def test_back_to_an_earlier_version(world: Any) -> None:

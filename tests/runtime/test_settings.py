@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from millrace.relayer.settings import RelayerSettings
 from millrace.runtime.settings import Secret, SettingsError, load, parse_overrides
 
 
@@ -128,3 +129,11 @@ def test_flag_form() -> None:
     assert parse_overrides(("a-b=1", "c=x=y")) == {"a_b": "1", "c": "x=y"}
     with pytest.raises(SettingsError, match="field=value"):
         parse_overrides(("port",))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "nan"])
+def test_a_relayer_that_would_let_nobody_wait_is_refused(value: str) -> None:
+    """What a submission may wait is more than nothing: the start says so, and not each submission."""
+    with pytest.raises(SettingsError, match="max_wait: expected more than 0"):
+        load("relayer", RelayerSettings, env={}, overrides={"max_wait": value})
+    assert load("relayer", RelayerSettings, env={}, overrides={"max_wait": "0.01"}).max_wait == 0.01

@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.reconcile import reconcile
+from millrace.relayer.journal.replaceable import FATES, HISTORY
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.keys import Keys
@@ -168,12 +169,13 @@ class Service:
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
         if settings.forward_to and settings.edges:
             raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
-        self.policy_keeper.begin()
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
         self._started.push_async_callback(self.journal.close)
         self.journal.open()
+        await self.policy_keeper.begin()
+        recovered = recovery.read(data_dir, self.identity, recovery.applied(self.journal.read))
         if settings.chain_api_url:
             self.api = ChainApi(
                 settings.chain_api_url,
@@ -183,16 +185,16 @@ class Service:
             )
             self._started.push_async_callback(self.api.close)
             self.round_length = None if settings.round_ms else RoundLength(self.api, self.rounds)
-        shared = await self._share()
+        shared = await self._share(is_whole=recovered is None)
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
         self.leases.on_return = self._sign_missed
-        self.safe_start = recovery.SafeStart(self.journal, recovery.read(data_dir))
+        self.safe_start = recovery.SafeStart(self.journal, recovered)
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
         self.lifecycle.sponsor.why_not = self._why_not
-        self.history = History(self._history_store)
+        self.history = History(self._history_stores())
         self._started.push_async_callback(self.history.close)
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
@@ -412,10 +414,10 @@ class Service:
         whole = self._least(self.policy_keeper.whole)
         return self.lifecycle.sponsor.need(whole, PORTIONS * self.settings.claims_seats)
 
-    async def _share(self) -> str:
+    async def _share(self, *, is_whole: bool) -> str:
         """Wait for a seat among those with our keys, and take over what it claimed; the id of all, empty if alone.
 
-        Raises `JournalError`.
+        `is_whole`: no safe start was made. Raises `JournalError`.
         """
         if not self.settings.claims_url:
             if (shared := self.journal.shared_with()) is not None:
@@ -424,9 +426,7 @@ class Service:
                     "Alone it would sign what they have signed"
                 )
             return ""
-        if recovery.read(Path(self.settings.data_dir)) is not None or self.journal.read(
-            "SELECT 1 FROM imported_claims"
-        ):
+        if not is_whole or self.journal.read("SELECT 1 FROM imported_claims"):
             raise JournalError(
                 f"{self.journal.path.parent} does not know all that was signed with its keys (a safe start was "
                 "made, or claims were imported), and could not tell others: share with an empty folder instead, once "
@@ -456,7 +456,7 @@ class Service:
 
     async def _open_fates(self) -> None:
         """Know what became of earlier transactions; what a new file lacks is filled in while the service runs."""
-        self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / "fates.sqlite")
+        self.fates = self.lifecycle.fates.store = Fates(Path(self.settings.data_dir) / FATES)
         has_one = not self.settings.more_hub_urls
         self.bookmark = Bookmark(self.journal, self.fates, self.lifecycle.fates, self.tracker, has_one=has_one)
         self._started.callback(self.bookmark.keep)  # once they are closed
@@ -481,10 +481,12 @@ class Service:
             return "off"
         return "ok" if is_there(self.settings.gossip_engine) else NOT_INSTALLED
 
-    def _history_store(self) -> Points:
+    def _history_stores(self) -> Callable[[], Points]:
+        """A connection to a server for each thread, or the one file."""
         if self.settings.history_url:
-            return PostgresPoints(self.settings.history_url, self.settings.history_schema)
-        return SqlitePoints(Path(self.settings.data_dir) / "history.sqlite")
+            return lambda: PostgresPoints(self.settings.history_url, self.settings.history_schema)
+        file = SqlitePoints(Path(self.settings.data_dir) / HISTORY)
+        return lambda: file
 
     def _why_not(self) -> str | None:
         """Why nothing may be sponsored now."""
@@ -609,6 +611,7 @@ class Service:
             accounts=self.accounts,
             absent_accounts=self.absent_accounts,
             statistics=self.statistics,
+            history=self.history,
             admission=self.submitter.admission,
             broadcaster=self.broadcaster,
             peer=self.peer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -88,6 +88,12 @@ def backup(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> No
         manifest = copies.backup(Path(_settings(config, pairs).data_dir), destination)
     say(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
     say(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
+    _say_left_out(manifest.left_out)
+
+
+def _say_left_out(items: Sequence[str]) -> None:
+    for item in items:
+        say(f"Left out, as it is damaged and nothing hangs on it: {item}")
 
 
 @click.command()
@@ -122,6 +128,7 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
         with holding.opened(settings) as store:  # else a copy of before could start as long as the new one has not
             set_backs.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
+    _say_left_out((moved.note,) if moved.note else ())
 
 
 @click.command()

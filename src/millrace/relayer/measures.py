@@ -28,6 +28,7 @@ from millrace.relayer.network.gossip_peer import Peer
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.signing.handle import SigningProcess
+from millrace.relayer.statistics.history import History
 from millrace.relayer.statistics.streams import Statistics
 from millrace.relayer.submission.admission import Admission
 from millrace.runtime.doors import Doors
@@ -52,6 +53,7 @@ class Measured:
     accounts: AccountSource
     absent_accounts: AbsentAccounts
     statistics: Statistics
+    history: History
     admission: Admission
     broadcaster: Broadcaster
     peer: Peer | None
@@ -115,6 +117,16 @@ COUNTERS = (
     _counter("journal_records", "submissions written to the journal", lambda p: p.journal.records),
     _counter("journal_commits", "groups committed", lambda p: p.journal.commits),
     _counter("fates_left_out", "ends of transactions that cannot be asked for", lambda p: p.fates.left_out),
+    _counter(
+        "files_put_aside",
+        "files that were damaged and made anew: of the history, of ends, the gossip peer's key",
+        lambda p: p.history.put_aside + p.fates.put_aside + (p.peer.keys_put_aside if p.peer else 0),
+    ),
+    _counter(
+        "damaged_rows",
+        "points of the history and ends of transactions that were damaged, and not told",
+        lambda p: p.history.left_out + p.fates.damaged,
+    ),
     _counter(
         "first_nonces_left_out",
         "first nonces after a safe start not written down, for want of room",

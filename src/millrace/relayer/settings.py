@@ -167,7 +167,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     pong_timeout: float = 20.0
     """Seconds a client has to answer a ping before it is closed with code 4012."""
     max_wait: float = 1.0
-    """Seconds a submission may be expected to wait; beyond it is refused at once (`relayer busy`)."""
+    """Seconds a submission may be expected to wait, more than 0; beyond it is refused at once (`relayer busy`)."""
     max_batch: int = 100
     """Transactions of one submission."""
     submit_rate: float = 500.0
@@ -204,6 +204,11 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     short rounds as in long ones."""
     retention_hours: float = 168.0
     """Finished submissions stay in the journal this long, to answer repeated ones."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a wait that admits nobody."""
+        if not self.max_wait > 0:
+            raise ValueError(f"max_wait: expected more than 0, got {self.max_wait:g}")
 
     def network(self) -> NetworkProfile:
         """The network profile with this service's overrides. Raises `ValueError` for an unknown name."""

@@ -21,6 +21,8 @@ from millrace.runtime.clocks import UnhurriedClock
 log = logging.getLogger(__name__)
 
 POLICY_SECONDS = 1.0
+PATIENCE = 5.0
+"""Seconds that a new policy waits for the journal: what pays for less holds then all the same."""
 WRITE_OFFS_AT_ONCE = 200
 TIDY_SECONDS = 60.0
 TIDY_ACCOUNTS = 64
@@ -60,17 +62,32 @@ class PolicyKeeper:
         """Our part of the policy is another one now."""
         self._lifecycle.sponsor.policy = self._part_of(self._file.policy)
 
-    def begin(self) -> None:
-        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one."""
-        self._file.begin()
+    async def begin(self) -> None:
+        """The policy of the file, or the last good one where that cannot be used. Raises `PolicyError` without one.
+
+        The journal remembers which one that is: its file may be lost.
+        """
+        loop = asyncio.get_running_loop()
+
+        def remember(checksum: str) -> None:
+            """From another thread."""
+            try:
+                asyncio.run_coroutine_threadsafe(self._journal.keep_policy(checksum), loop).result(PATIENCE)
+            except (JournalError, TimeoutError) as error:
+                raise OSError(f"the journal does not take it: {error}") from error
+
+        self._file.remember = remember
+        await asyncio.to_thread(self._file.begin, self._journal.kept_policy())
+        if self._file.lost:
+            log.error("the last good policy is lost: the policy file holds", extra={"error": self._file.lost})
         if self._file.rejected:
             log.error("the policy file is not used: the last good one holds", extra={"error": self._file.rejected})
         self._take()
 
-    def read(self) -> None:
+    async def read(self) -> None:
         """Take over the policy file if it changed. Raises `PolicyError` when it cannot be used."""
         try:
-            self._file.refresh()
+            await asyncio.to_thread(self._file.refresh)
         finally:
             if self._taken is not self._file.policy:
                 self._take()

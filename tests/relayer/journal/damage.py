@@ -128,6 +128,19 @@ def whole_files(older: Path) -> Iterator[Damage]:
     yield Damage("journal and identity older", partial(_put_back, older=older, names=(*journal, "identity")))
 
 
+def in_each_way(folder: Path, older: Path) -> Iterator[Damage]:
+    """Each file deleted, emptied, cut in half, put back from an older copy, not to be read, turned into a folder."""
+    for path in sorted(folder.iterdir()):
+        name = path.name
+        yield Damage(f"{name} deleted", partial(_delete, names=(name,)))
+        yield Damage(f"{name} emptied", partial(_put, name=name, data=b""))
+        yield Damage(f"{name} cut", partial(_cut, name=name, size=path.stat().st_size // 2))
+        if (older / name).exists():
+            yield Damage(f"{name} older", partial(_put_back, older=older, names=(name,)))
+        yield Damage(f"{name} not to be read", partial(_forbid, name=name))
+        yield Damage(f"{name} a folder", partial(_into_folder, name=name))
+
+
 def cuts(folder: Path) -> Iterator[Damage]:
     """Each file cut at each page, and in the middle of pages of the log."""
     for path in sorted(folder.iterdir()):
@@ -137,10 +150,13 @@ def cuts(folder: Path) -> Iterator[Damage]:
                 yield Damage(f"{path.name} cut at {size + 1000}", partial(_cut, name=path.name, size=size + 1000))
 
 
-def flips(folder: Path, count: int, seed: int) -> Iterator[Damage]:
-    """So many single bits turned over: of each file as many, but of the journal and its log three times as many."""
+def flips(folder: Path, count: int, seed: float, only: str = "") -> Iterator[Damage]:
+    """So many single bits turned over: of each file as many, but of the journal and its log three times as many; or all
+    of one file."""
     dice = random.Random(seed)
-    paths = [path for path in sorted(folder.iterdir()) if path.stat().st_size]
+    paths = [path for path in sorted(folder.iterdir()) if path.stat().st_size and only in ("", path.name)]
+    if not paths:
+        return
     weights = [3 if path.name in ("journal.sqlite", "journal.sqlite-wal") else 1 for path in paths]
     for path in dice.choices(paths, weights, k=count):
         place, bit = dice.randrange(path.stat().st_size), dice.randrange(8)
@@ -169,6 +185,10 @@ def _put_back(folder: Path, older: Path, names: Sequence[str]) -> None:
 def _delete(folder: Path, names: Sequence[str]) -> None:
     for name in names:
         (folder / name).unlink()
+
+
+def _forbid(folder: Path, name: str) -> None:
+    (folder / name).chmod(0)
 
 
 def _into_folder(folder: Path, name: str) -> None:

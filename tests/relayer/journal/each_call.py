@@ -179,7 +179,7 @@ class Recover:
 
     def look(self, place: Path, said: Said) -> Iterator[str]:
         folder = place / "restored"
-        if may_start(folder) and recovery.read(folder) is None:
+        if may_start(folder) and recovery.read(folder, identity.read(folder), 0) is None:
             yield "it starts, and not safely"
         if not may_start(folder):
             if ["done"] in said:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -156,6 +157,91 @@ async def test_a_damaged_file_is_made_anew(journal: Path) -> None:
     again.put(fate(2))
     assert await again.find(fate(2).client_hash) == fate(2)
     await again.close()
+    assert again.put_aside == 1 and file.with_name("fates.sqlite.damaged").read_bytes().startswith(b"no database")
+
+
+async def ended(world: Any, count: int = 1) -> list[Fate]:
+    """A folder in which so many transactions have ended; what is told of them."""
+    await start(world, hub_url="")
+    await world.service.fates.filling
+    assert await submit(world, *(transfer(wallet(1, number)) for number in range(count))) == ["ok"] * count
+    for entry in world.service.lifecycle.inflight.entries():
+        world.service.lifecycle.included(entry.chain_hash, 5)
+    names = [client_hash(transfer(wallet(1, number))) for number in range(count)]
+    found = [(await world.service.lifecycle.fates.find(name))[0] for name in names]
+    await world.stop()
+    return found
+
+
+async def test_row_53_a_row_with_a_bit_turned_over(world: Any) -> None:
+    """It is never told: what the journal knows is, by each hash, also to who waits for it, and the loss is counted."""
+    (known,) = await ended(world)
+    file = world.folder / "relayer" / "fates.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        (body,) = connection.execute("SELECT body FROM fates").fetchone()
+    for place in range(0, len(body), 7):
+        changed = body[:place] + bytes([body[place] ^ 1 << place % 8]) + body[place + 1 :]
+        for is_open in (True, False):
+            with contextlib.closing(sqlite3.connect(file)) as connection, connection:
+                connection.execute("UPDATE fates SET body = ?, is_open = ?", (changed, is_open))
+            store = Fates(file)
+            opened = await store.open(file.with_name("journal.sqlite"))
+            assert [item.client_hash for item in opened] == [known.client_hash] * is_open
+            for name in (known.client_hash, known.sdk_hash, known.chain_hash):
+                found = await store.find(name)
+                assert found is not None and (found.state, found.fee, found.nonce) == ("included", "5", 0)
+            assert (store.damaged, store.put_aside) == (1, 0)
+            await store.close()
+
+
+async def test_row_53_a_row_under_the_name_of_another(journal: Path) -> None:
+    """What is found by a hash that is not its own is not told."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    store.put(fate(1))
+    await until_written(store)
+    assert store._connection is not None
+    store._connection.execute("UPDATE fates SET sdk_hash = ?", (fate(2).sdk_hash,))
+    assert await store.find(fate(2).sdk_hash) is None and store.damaged == 1
+    await store.close()
+
+
+async def test_row_53_a_file_that_turns_out_damaged_while_it_is_used(world: Any) -> None:
+    """It is put aside at once, filled from the journal, and takes what comes."""
+    known = await ended(world, 3)
+    file = world.folder / "relayer" / "fates.sqlite"
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'fates_by_sdk_hash'").fetchone()
+    data = bytearray(file.read_bytes())
+    data[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
+    file.write_bytes(data)
+    await start(world, hub_url="")
+    store = world.service.fates
+    assert store.put_aside == 0
+    await store.find(known[0].sdk_hash)
+    assert store.put_aside == 1
+    await store.filling
+    for item in known:
+        found = await store.find(item.sdk_hash)
+        assert found is not None and found.state == "included"
+    store.put(fate(9))
+    await until_written(store)
+    assert await store.find(fate(9).sdk_hash) == fate(9)
+    assert file.with_name("fates.sqlite.damaged").exists()
+
+
+async def test_row_53_a_folder_in_its_place(journal: Path) -> None:
+    """That will not pass: it is put aside."""
+    file = journal.with_name("fates.sqlite")
+    file.mkdir()
+    (file / "something").touch()
+    store = Fates(file)
+    assert await store.open(journal) == [] and store.put_aside == 1
+    store.put(fate(1))
+    await until_written(store)
+    assert await store.find(fate(1).sdk_hash) == fate(1)
+    await store.close()
+    assert (journal.with_name("fates.sqlite.damaged") / "something").exists()
 
 
 @pytest.mark.parametrize("code", ["SQLITE_FULL", "SQLITE_BUSY", "SQLITE_IOERR_WRITE"])

@@ -382,10 +382,10 @@ async def test_policy_is_read_again(world: Any) -> None:
     service, file = world.service, world.folder / "policy.toml"
     file.write_text("[caps]\nvalue = ")
     with pytest.raises(PolicyError, match="policy"):
-        service.policy_keeper.read()
+        await service.policy_keeper.read()
     assert service.lifecycle.sponsor.policy.caps.value == 5
     file.write_text(seal("[caps]\nvalue = 6"))
-    service.policy_keeper.read()
+    await service.policy_keeper.read()
     assert service.lifecycle.sponsor.policy.caps.value == 6
 
 

@@ -6,15 +6,17 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from millrace import cli
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.rules import policy_file
 from millrace.relayer.rules.policy import Policy, PolicyError, loads, name_of
 from millrace.relayer.rules.policy_changes import looser
-from millrace.relayer.rules.policy_file import PolicyFile, seal
+from millrace.relayer.rules.policy_file import PolicyFile, checksum, seal
 
 TEXT = """paused_shards = [2]
 [caps]
@@ -98,6 +100,78 @@ def test_the_last_good_policy_outlives_a_restart(tmp_path: Path) -> None:
     rules = PolicyFile(str(file), kept, keeps=True)
     rules.begin()
     assert rules.policy == loads(TEXT) and loads(kept.read_text()) == rules.policy
+
+
+@pytest.mark.parametrize("how", ["deleted", "emptied", "older", "a folder"])
+def test_a_last_good_policy_that_is_lost_is_missed(tmp_path: Path, how: str) -> None:
+    """By its checksum that somebody else has: then only a whole file holds, or the very one that did before."""
+    kept, noted = tmp_path / "data" / "kept.toml", [checksum("")]
+    looser, tighter = TEXT.replace("0.01 EGLD", "").replace("fee = 1", "fee = 3"), TEXT.replace("fee = 1", "fee = 0")
+    file, rules = started(tmp_path, looser, kept)
+    older = kept.read_text()
+    rules.remember = noted.append
+    file.write_text(TEXT)
+    assert rules.refresh() and noted[-1] == checksum(TEXT) == checksum(kept.read_text())
+    kept.unlink()
+    match how:
+        case "emptied":
+            kept.touch()
+        case "older":
+            kept.write_text(older)
+        case "a folder":
+            kept.mkdir()
+    for text in (looser, tighter, "", "paused_shards ="):
+        file.write_text(text)
+        for keeps in (True, False):
+            with pytest.raises(PolicyError, match=r"kept\.toml.*policy apply"):
+                PolicyFile(str(file), kept, keeps=keeps).begin(noted[-1])
+    if how != "a folder":
+        for text, holds in ((TEXT, TEXT), (seal(looser), looser)):
+            file.write_text(text)
+            rules = PolicyFile(str(file), kept, keeps=True)
+            rules.begin(noted[-1])
+            assert rules.policy == loads(holds) and loads(kept.read_text()) == rules.policy
+            assert bool(rules.lost) == (text == TEXT), "it is kept again by the first"
+            noted.append(checksum(holds))
+
+
+async def test_the_journal_knows_the_last_good_policy(world: Any) -> None:
+    """Without its file a looser policy by hand does not start; the one that held does, and is kept again."""
+    file, kept = world.folder / "policy.toml", world.folder / "relayer" / "last-good-policy.toml"
+    file.write_text("[caps]\nfee = 7")
+    await world.start(policy_file=str(file))
+    await world.stop()
+    kept.unlink()
+    file.write_text("[caps]\nfee = 8")
+    with pytest.raises(PolicyError, match=r"last-good-policy\.toml: .* is missing; .*millrace policy apply"):
+        await world.start(policy_file=str(file))
+    await world.stop()
+    file.write_text("[caps]\nfee = 7")
+    service = await world.start(policy_file=str(file))
+    assert service.policy_keeper.whole.caps.fee == 7 and kept.exists()
+    await world.stop()
+    kept.unlink()
+    code, output = apply(world.folder, "[caps]\nfee = 8", "--allow-looser")
+    assert code == 0, output
+    service = await world.start(policy_file=str(file))
+    assert service.policy_keeper.whole.caps.fee == 8 and loads(kept.read_text()).caps.fee == 8
+
+
+async def test_a_policy_that_the_journal_does_not_take(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not kept either: what pays for less holds at once, what is looser waits."""
+    file = world.folder / "policy.toml"
+    file.write_text("[caps]\nfee = 7")
+    service = await world.start(policy_file=str(file))
+
+    async def fails(checksum: str) -> None:
+        raise JournalError("disk I/O error")
+
+    monkeypatch.setattr(service.journal, "keep_policy", fails)
+    for fee, holds in ((8, 7), (6, 6)):
+        file.write_text(seal(f"[caps]\nfee = {fee}"))
+        with pytest.raises(PolicyError, match=r"journal does not take it: disk I/O error"):
+            await service.policy_keeper.read()
+        assert service.lifecycle.sponsor.policy.caps.fee == holds
 
 
 def test_what_cannot_be_kept_holds_only_if_it_pays_for_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

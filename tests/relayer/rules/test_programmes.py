@@ -111,6 +111,14 @@ def test_every_entry_is_compared() -> None:
         assert change.name == f"programmes.x.{field}"
 
 
+def test_another_order_is_shown() -> None:
+    """Which programme pays first is a change, and none that is looser; one that is added or gone moves no other."""
+    old, new = loads(text("a") + text("b") + text("c")), loads(text("c") + text("a") + text("d") + text("b"))
+    shown = {change.name: (change.words, change.is_looser) for change in changes(old, new)}
+    assert shown["programmes"] == ("in another order: a, b, c -> c, a, b", False)
+    assert "programmes" not in {change.name for change in changes(old, loads(text("a") + text("d") + text("c")))}
+
+
 @pytest.mark.parametrize(
     ("entries", "now_ms", "words"),
     [

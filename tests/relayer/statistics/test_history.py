@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +14,12 @@ import aiohttp
 import msgspec
 import pytest
 
+from millrace.relayer.journal.replaceable import opened
+from millrace.relayer.statistics import history
 from millrace.relayer.statistics.history import (
     MAX_POINTS,
     MAX_QUESTIONS,
+    Checked,
     History,
     HistoryError,
     Recorder,
@@ -60,13 +65,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def fill(store: Points, seconds: range) -> None:
-    recorder = Recorder(store)
+    recorder = Recorder(Checked(store))
     for second in seconds:
         recorder.add((START + second) * 1000 + 250, {"currentTps": float(second), "connectedPeers": 4})
 
 
 def ask(store: Points, start: int | None, end: int | None, resolution: int | None, now_ms: int = 0) -> Any:
-    return msgspec.json.decode(query(store, start, end, resolution, now_ms))
+    return msgspec.json.decode(query(Checked(store), start, end, resolution, now_ms))
 
 
 def test_row_44_a_clock_that_was_ahead(place: Place) -> None:
@@ -88,7 +93,7 @@ def test_names_and_places_in_the_chain_are_not_averaged(place: Place) -> None:
     """Of shards, heights, rounds and times a coarser point tells the last, also across a restart and half a span."""
 
     def fill_blocks(store: Points, seconds: range) -> None:
-        recorder = Recorder(store)
+        recorder = Recorder(Checked(store))
         for second in seconds:
             place_in_chain = {"latestShardShardId": second % 3, "latestShardNonce": 7 * second, "latestMetaEpoch": 1}
             recorder.add((START + second) * 1000, {**place_in_chain, "latestShardTxCount": second})
@@ -169,7 +174,7 @@ def test_questions(place: Place) -> None:
     assert ask(store, 0, 10**15 - 1, None)["resolution"] == 3600
     for question in ((5, 4, None), (0, 10, 7)):
         with pytest.raises(HistoryError):
-            query(store, *question, 0)
+            query(Checked(store), *question, 0)
 
 
 def test_answers_are_bounded(place: Place) -> None:
@@ -179,7 +184,7 @@ def test_answers_are_bounded(place: Place) -> None:
     store.write([Point(1, second, body) for second in range(MAX_POINTS + 1)], {}, {})
     assert len(ask(store, 0, (MAX_POINTS - 1) * 1000, 1)["points"]) == MAX_POINTS == 2000
     with pytest.raises(HistoryError, match="more than 2000 points: ask for a shorter span or a coarser resolution"):
-        query(store, 0, MAX_POINTS * 1000, 1, 0)
+        query(Checked(store), 0, MAX_POINTS * 1000, 1, 0)
 
 
 class Failing:
@@ -188,6 +193,7 @@ class Failing:
     def __init__(self, store: Points) -> None:
         self._store = store
         self.read, self.rolled, self.close = store.read, store.rolled, store.close
+        self.put_aside = 0
         self.refuses = False
         self.written: list[list[int]] = []
 
@@ -201,7 +207,7 @@ class Failing:
 def test_a_second_is_written_once(tmp_path: Path) -> None:
     """What the store took is not given to it again; what it did not take is, for ten minutes."""
     store = Failing(SqlitePoints(tmp_path / "h.sqlite"))
-    recorder = Recorder(store)
+    recorder = Recorder(Checked(store))
     for second in range(3):
         recorder.add((START + second) * 1000, {"currentTps": 1.0})
     assert store.written == [[0], [1], [2]]
@@ -221,7 +227,7 @@ def test_a_second_is_written_once(tmp_path: Path) -> None:
 def test_bounds_are_of_the_whole_span(tmp_path: Path) -> None:
     """Averages and bounds of a span do not depend on where in it the highest and the lowest second were."""
     store = SqlitePoints(tmp_path / "h.sqlite")
-    recorder = Recorder(store)
+    recorder = Recorder(Checked(store))
     numbers = [5.0, 9.0, 1.0, 7.0, 3.0, 3.0, 8.0, 2.0, 6.0, 6.0]
     for second, number in enumerate([*numbers, 0.0]):
         recorder.add((START + second) * 1000, {"currentTps": number})
@@ -240,24 +246,24 @@ async def test_questions_and_failures_one_after_the_other(tmp_path: Path, caplog
         stores.append(Failing(SqlitePoints(tmp_path / "h.sqlite")))
         return stores[-1]
 
-    history = History(open_store)
+    kept = History(open_store)
     for refuses in (False, True, True, False, True):
         stores[0].refuses = refuses
-        await history.add(START * 1000, {"currentTps": 1.0})
+        await kept.add(START * 1000, {"currentTps": 1.0})
     assert [record.message for record in caplog.records] == ["the history is not written"] * 2
     for _ in range(3 * MAX_QUESTIONS):
-        body = await history.query(START * 1000, START * 1000, 1, START * 1000)
+        body = await kept.query(START * 1000, START * 1000, 1, START * 1000)
         assert len(msgspec.json.decode(body)["points"]) == 1
         with pytest.raises(HistoryError):
-            await history.query(5, 4, 1, 0)
-    await history.close()
+            await kept.query(5, 4, 1, 0)
+    await kept.close()
 
 
 def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
     """Seconds that the server did not take are stored when it is back, and rolled up as if nothing had been."""
     store = PostgresPoints(Secret(postgres.url), tmp_path.name)
     try:
-        recorder = Recorder(store)
+        recorder = Recorder(Checked(store))
         for second in range(40):
             if second == 15:
                 postgres.kill()
@@ -276,6 +282,112 @@ def test_database_away(postgres: Postgres, tmp_path: Path) -> None:
     finally:
         store.close()
         postgres.ensure()
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["this version's", "an earlier version's"])
+def test_row_53_a_point_with_a_bit_turned_over(place: Place, sealed: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """It is left out of answers and of what is rolled up, and told once; of an earlier version's only rubbish shows."""
+    store = place.open()
+    fill(store, range(25))
+    (ts, body) = store.read(1, START + 12, START + 13, 1)[0]
+    if not sealed:
+        body = opened(body, b"1 %d" % ts) or b""
+    for at in range(len(body)):
+        changed = body[:at] + bytes([body[at] ^ 1 << at % 8]) + body[at + 1 :]
+        store.write([Point(1, ts, changed)], {}, {})
+        points = ask(store, START * 1000, (START + 24) * 1000, 1)["points"]
+        assert not sealed or [point["currentTps"] for point in points] == [*range(12), *range(13, 25)]
+    store.write([Point(1, ts, b"\xc3")], {10: START + 10}, {})
+    checked = Checked(store)
+    Recorder(checked).add((START + 25) * 1000, {"currentTps": 25.0})
+    assert checked.left_out == 1 and "damaged and left out" in caplog.text
+    assert ask(store, (START + 10) * 1000, (START + 19) * 1000, 10)["points"][0]["currentTps"] == (145 - 12) / 9
+
+
+def test_row_53_a_point_under_another_time(place: Place) -> None:
+    """A whole point that is found under a time or a resolution that is not its own is left out."""
+    store = place.open()
+    fill(store, range(3))
+    (_, body) = store.read(1, START, START + 1, 1)[0]
+    store.write([Point(1, START + 7, body), Point(3600, START // 3600 * 3600, body)], {}, {})
+    assert len(ask(store, START * 1000, (START + 9) * 1000, 1)["points"]) == 3
+    assert ask(store, START * 1000 - 3_600_000, START * 1000, 3600)["points"][0]["currentTps"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "damaged", [{10: START + 10 + 2**20}, {10: START + 10 - 2**30}, {11: START, 10: None}, {10: "x"}]
+)
+def test_row_53_how_far_it_is_rolled_up_is_damaged(tmp_path: Path, damaged: dict[int, Any]) -> None:
+    """Points go on being made, from then on; none that is there is made again from a part of its seconds."""
+    store = SqlitePoints(tmp_path / "h.sqlite")
+    fill(store, range(31))
+    store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "h.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM points WHERE resolution = 1 AND ts < ?", (START + 5,))
+        connection.execute("DELETE FROM rolled WHERE resolution = 10")
+        for resolution, ts in damaged.items():
+            if ts is not None:
+                connection.execute("INSERT INTO rolled VALUES (?, ?)", (resolution, ts))
+    assert ask(store, START * 1000, (START + 40) * 1000, 10)["points"][0]["currentTps"] == 4.5
+    fill(store, range(31, 51))
+    points = ask(store, START * 1000, (START + 49) * 1000, 10)["points"]
+    assert points[0]["currentTps"] == 4.5 and points[-1]["currentTps"] == 44.5
+    store.close()
+
+
+def damage_file(file: Path, what: str) -> None:
+    """Each way to damage it."""
+    match what:
+        case "head":
+            file.write_bytes(b"\xff" + file.read_bytes()[1:])
+        case "rubbish":
+            file.write_bytes(b"rubbish" * 1000)
+        case "empty":
+            file.write_bytes(b"")
+        case "folder":
+            file.unlink()
+            file.mkdir()
+        case "folder for its log":
+            Path(f"{file}-wal").mkdir()
+        case _:
+            data, old = file.read_bytes(), b"points (resolution" if what == "table" else b"ts INTEGER, body"
+            assert old in data
+            file.write_bytes(data.replace(old, bytes([old[0] ^ 1]) + old[1:]))
+
+
+def asides(folder: Path) -> set[str]:
+    """What was put aside, folders among it out of the way."""
+    found = [path for path in folder.iterdir() if ".damaged" in path.name]
+    for path in found:
+        if path.is_dir():
+            path.rmdir()
+    return {path.name for path in found}
+
+
+@pytest.mark.parametrize("what", ["head", "rubbish", "empty", "folder", "folder for its log", "table", "column"])
+async def test_row_53_a_file_that_is_damaged(tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is put aside with a word in the log, and the history begins anew; what was put aside before gives way."""
+    file = tmp_path / "h.sqlite"
+    for _ in range(2):
+        file.unlink(missing_ok=True)
+        store = SqlitePoints(file)
+        fill(store, range(3))
+        store.close()
+        damage_file(file, what)
+        store = SqlitePoints(file)
+        kept = History(lambda store=store: store)
+        for second in range(5, 8):
+            await kept.add((START + second) * 1000, {"currentTps": 1.0})
+        answer = msgspec.json.decode(await kept.query(START * 1000, (START + 9) * 1000, 1, 0))
+        assert len(answer["points"]) >= 3
+        assert kept.put_aside == (what != "empty"), caplog.text
+        await kept.close()
+        if kept.put_aside:
+            assert "damaged and begun anew" in caplog.text
+            assert asides(tmp_path) == {
+                f"h.sqlite.damaged{'-wal' * (what == 'folder for its log')}",
+                "h.sqlite.damaged",
+            }
 
 
 def test_flat_names() -> None:
@@ -312,13 +424,12 @@ async def test_slow_answers_hold_up_nobody(world: Any, monkeypatch: pytest.Monke
     """While questions wait for a slow database the service goes on; beyond eight of them the answer is 503."""
     service = await world.start(key_files=())
     go_on = threading.Event()
-    read = service.history._read_store.read
 
-    def slow(*arguments: int) -> list[tuple[int, bytes]]:
+    def slow(*arguments: Any) -> bytes:
         assert go_on.wait(20)
-        return read(*arguments)
+        return query(*arguments)
 
-    monkeypatch.setattr(service.history._read_store, "read", slow)
+    monkeypatch.setattr(history, "query", slow)
     async with aiohttp.ClientSession(world.http) as http:
 
         async def status(path: str) -> int:

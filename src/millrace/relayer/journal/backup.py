@@ -1,7 +1,8 @@
 """Copies of a data directory: a backup beside the running relayer, a restore, and a move, after which one signs.
 
 A copy is whole when its manifest is there, which is written last and names every file with its checksum. Of databases
-SQLite's own backup takes a snapshot while others write; all other files are copied as they are.
+SQLite's own backup takes a snapshot while others write; all other files are copied as they are. What nothing hangs on
+(`replaceable`) is left out where it is damaged.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal import identity, memory, replaceable
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
@@ -29,8 +30,8 @@ from millrace.runtime import files
 
 MANIFEST = "manifest"
 _SQLITE_HEAD = b"SQLite format 3\0"
-_ENDINGS = ("-wal", "-shm", "-journal", ".new")
-"""Of files whose content is in their database's snapshot, or that were never finished."""
+_ENDINGS = ("-wal", "-shm", "-journal", ".new", replaceable.ASIDE)
+"""Of files whose content is in their database's snapshot, that were never finished, or that are damaged."""
 _LEFT_OUT = {LOCK, MANIFEST, identity.FILE}
 _CHUNK = 1 << 20
 
@@ -55,6 +56,8 @@ class Manifest(msgspec.Struct, frozen=True):
     epoch: int
     made_ms: int
     files: tuple[CopiedFile, ...]
+    left_out: tuple[str, ...] = ()
+    """Files that are damaged, and why; none that anything hangs on."""
 
 
 def backup(data_dir: Path, destination: Path) -> Manifest:
@@ -86,7 +89,8 @@ def move(data_dir: Path, destination: Path) -> Identity:
     """Have the folder live elsewhere: the old one starts no more, the new one has a higher epoch. Raises `BackupError`.
 
     No relayer may run on it. Killed at any moment neither of both can be started twice: the new one gets its identity
-    last, and the same command finishes what was begun once the old one says that it was moved.
+    last, and the same command finishes what was begun once the old one says that it was moved. Its note says what
+    was damaged and left behind.
     """
     with _told(), _alone(data_dir):
         ours = identity.read(data_dir)
@@ -109,7 +113,11 @@ def _arrived(destination: Path, ours: Identity) -> Identity:
         manifest = verified(destination)
         journal = destination / identity.JOURNAL
         is_begun = memory.is_begun(journal)
-        there = identity.raised(Identity(manifest.id, manifest.epoch), state="ready" if is_begun else "new")
+        there = identity.raised(
+            replace(ours, epoch=manifest.epoch),
+            state="ready" if is_begun else "new",
+            note="; ".join(manifest.left_out),
+        )
         identity.write(destination, there)
     (destination / MANIFEST).unlink(missing_ok=True)
     return there
@@ -142,27 +150,46 @@ def _copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
     if destination.resolve().is_relative_to(data_dir.resolve()):
         raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
     made_ms = time.time_ns() // 1_000_000
-    copied = []
+    copied, left_out = [], []
     for name in _names(data_dir):
-        target = destination / name
-        if _is_database(data_dir / name):
-            _snapshot(data_dir / name, target)
-        else:
-            _copy_file(data_dir / name, target)
+        source, target = data_dir / name, destination / name
+        try:
+            _copy_one(source, target)
+        except (OSError, sqlite3.Error, BackupError) as error:
+            if name not in replaceable.NAMES or not _is_of(source, error):
+                raise
+            target.unlink(missing_ok=True)
+            left_out.append(f"{name}: {error}")
+            continue
         copied.append(CopiedFile(name, target.stat().st_size, _sha256(target)))
     files.sync(destination)
-    manifest = Manifest(ours.id, ours.epoch, made_ms, tuple(copied))
+    manifest = Manifest(ours.id, ours.epoch, made_ms, tuple(copied), tuple(left_out))
     write_sealed(destination / MANIFEST, manifest)
     return manifest
 
 
+def _copy_one(source: Path, target: Path) -> None:
+    if _is_database(source):
+        _snapshot(source, target)
+    else:
+        _copy_file(source, target)
+
+
+def _is_of(source: Path, error: Exception) -> bool:
+    """Whether it is the file that is wrong, and not the place it is copied to."""
+    if isinstance(error, OSError):
+        return str(error.filename) == str(source)
+    return isinstance(error, BackupError) or replaceable.is_damage(error, source)
+
+
 def _names(folder: Path) -> list[str]:
-    """The files that a copy of a folder consists of."""
-    return sorted(
+    """The files that a copy of a folder consists of; the journal last, which knows of the others."""
+    names = (
         path.relative_to(folder).as_posix()
         for path in folder.rglob("*")
         if path.is_file() and path.name not in _LEFT_OUT and not path.name.endswith(_ENDINGS)
     )
+    return sorted(names, key=lambda name: (name == identity.JOURNAL, name))
 
 
 def _is_database(path: Path) -> bool:

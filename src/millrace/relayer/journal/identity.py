@@ -6,7 +6,6 @@ known for one whose file was lost, and not for one of an earlier version.
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import sqlite3
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ import msgspec
 
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
-from millrace.relayer.journal.reading import read_only
+from millrace.relayer.journal.reading import meta
 
 FILE = "identity"
 JOURNAL = "journal.sqlite"
@@ -42,7 +41,9 @@ class Identity:
     """Raised when another copy of the folder takes over: the highest alone may sign."""
     state: State = "ready"
     note: str = ""
-    """Where it was moved to, or what it was restored from."""
+    """Where it was moved to, what it was restored from, or what was left behind by a move."""
+    recovered: int = 0
+    """Epoch of its last safe start, which has a file of its own; 0: none was made, or by an earlier version."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -50,6 +51,7 @@ class _Body(msgspec.Struct, frozen=True):
     epoch: int
     state: State
     note: str
+    recovered: int = 0
 
 
 def read(data_dir: Path) -> Identity:
@@ -62,12 +64,12 @@ def read(data_dir: Path) -> Identity:
         raise IdentityError(f"{data_dir / FILE}: {error.strerror}; let this user read it") from None
     except NotWhole as error:
         raise IdentityError(f"{error}; {_LOST}") from None
-    return Identity(body.id, body.epoch, body.state, body.note)
+    return Identity(body.id, body.epoch, body.state, body.note, body.recovered)
 
 
 def write(data_dir: Path, identity: Identity) -> None:
     """Put it into the folder; on disk when this returns. Raises `IdentityError`."""
-    body = _Body(identity.id, identity.epoch, identity.state, identity.note)
+    body = _Body(identity.id, identity.epoch, identity.state, identity.note, identity.recovered)
     try:
         write_sealed(data_dir / FILE, body)
     except OSError as error:
@@ -98,16 +100,10 @@ def owner_of(data_dir: Path) -> str | None:
     """The id that a folder's journal names; `None` without a journal, or of one that was never started with an
     identity. Raises `IdentityError` when it cannot be read."""
     path = data_dir / JOURNAL
-    if not path.exists():
-        return None
     try:
-        with contextlib.closing(read_only(path)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
-                return None
-            found = connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()
+        return meta(path, "identity")
     except sqlite3.Error as error:
         raise IdentityError(f"{path}: {error}; put a copy in its place: `millrace relayer restore`") from None
-    return str(found[0]) if found else None
 
 
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:

@@ -24,6 +24,7 @@ from millrace.relayer.journal.alone import FolderLock
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.mark import Mark
+from millrace.relayer.journal.reading import POLICY
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Cosigned, Record
@@ -269,6 +270,18 @@ class Journal:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('paused_shards', ?)", (text,))
 
         self.change(write)
+
+    async def keep_policy(self, checksum: str) -> None:
+        """Remember which policy is the last good one; on disk when it returns. Raises `JournalError`."""
+        self.change(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (POLICY, checksum))
+        )
+        await self.written()
+
+    def kept_policy(self) -> str | None:
+        """What `keep_policy` wrote last. Raises `JournalError`."""
+        found = self.read("SELECT value FROM meta WHERE name = ?", (POLICY,))
+        return str(found[0][0]) if found else None
 
     def forget_write_off(self, client_hash: bytes) -> None:
         """What an operator asked to write off is not at risk any more."""

@@ -6,6 +6,9 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
+POLICY = "policy"
+"""Entry of a journal's table `meta`: the checksum of the last good policy."""
+
 _LOOK = "SELECT 1 FROM sqlite_master"
 
 
@@ -23,6 +26,17 @@ def read_only(path: Path) -> sqlite3.Connection:
     with contextlib.closing(sqlite3.connect(path)) as undoing:
         undoing.execute(_LOOK).fetchone()
     return _connect(path)
+
+
+def meta(journal: Path, name: str) -> str | None:
+    """An entry of the table `meta` of a journal; `None` where there is no such. Raises `sqlite3.Error`."""
+    if not journal.exists():
+        return None
+    with contextlib.closing(read_only(journal)) as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+            return None
+        found = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return str(found[0]) if found else None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -32,7 +33,9 @@ FILE = "recovery"
 MAX_NOTING = 256
 """First nonces on their way to the disk: more senders than come for the first time in one group of the journal, and
 looked up again in some 2 ms."""
+_LOST = ". Put back the file of this very folder, or make another safe start (`millrace relayer recover`)"
 _DAMAGED = "Restore a backup, or begin with an empty folder"
+Read = Callable[[str, tuple[Any, ...]], list[Any]]
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
 
@@ -41,7 +44,11 @@ class RecoveryError(Exception):
 
 
 class Recovery(msgspec.Struct, frozen=True):
-    """A safe start: what is not known, and until when it is waited."""
+    """A safe start: what is not known, and until when it is waited.
+
+    The folder's identity and, from the first start on, its journal say of which epoch the last one is: without its file
+    nobody would know what may not be signed.
+    """
 
     epoch: int
     """Of the folder from then on."""
@@ -59,6 +66,8 @@ class Recovery(msgspec.Struct, frozen=True):
     """Whether the most that may have been spent meanwhile counts in the budgets."""
     set_back_ms: int = 0
     """By how much their clock was set back meanwhile, as far as is known: for so much longer they were in use."""
+    id: str = ""
+    """Of the folder; empty of an earlier version."""
 
 
 def bound(quotas: Quotas, max_nonce_gap: int) -> int:
@@ -67,14 +76,34 @@ def bound(quotas: Quotas, max_nonce_gap: int) -> int:
     return max(quotas.sign_only_ahead + 1, quotas.sender_in_flight + max_nonce_gap)
 
 
-def read(data_dir: Path) -> Recovery | None:
-    """The last safe start of a folder. Raises `RecoveryError`."""
+def read(data_dir: Path, ours: Identity, applied: int) -> Recovery | None:
+    """The last safe start of a folder, `applied` the epoch of the last that its journal knows. Raises `RecoveryError`
+    when that is not the file's.
+    """
+    path, least = data_dir / FILE, max(ours.recovered, applied)
     try:
-        return read_sealed(data_dir / FILE, Recovery)
+        found = read_sealed(path, Recovery)
     except FileNotFoundError:
-        return None
-    except (OSError, NotWhole) as error:
-        raise RecoveryError(f"{data_dir / FILE}: {error}; `millrace relayer recover` makes another") from None
+        if least == 0:
+            return None
+        raise RecoveryError(
+            f"{path}, which says what may not be signed since the safe start, is missing{_LOST}"
+        ) from None
+    except OSError as error:
+        raise RecoveryError(f"{path}: {error.strerror}; let this user read it{_LOST}") from None
+    except NotWhole as error:
+        raise RecoveryError(f"{error}{_LOST}") from None
+    if found.id not in ("", ours.id):
+        raise RecoveryError(f"{path} belongs to the data directory {found.id}, and this one is {ours.id}{_LOST}")
+    if found.epoch < least:
+        raise RecoveryError(f"{path} is an older copy: it is of epoch {found.epoch}, and epoch {least} was one{_LOST}")
+    return found
+
+
+def applied(read_rows: Read) -> int:
+    """The epoch of the last safe start that a journal knows, 0 without any. Raises as reading does."""
+    found = read_rows("SELECT value FROM meta WHERE name = 'recovery'", ())
+    return int(found[0][0]) if found else 0
 
 
 def prepare(
@@ -82,16 +111,19 @@ def prepare(
 ) -> Recovery:
     """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
     remembered = store.remembered(keys).values()
-    now, known_ms = time.time_ns() // 1_000_000, _last_reservation(data_dir)
+    ours, now = _identity(data_dir), time.time_ns() // 1_000_000
+    known_ms, set_back_ms = _known(data_dir, ours, now)
+    set_backs_since = (held.set_back_ms for held in remembered if held.set_back_at_ms >= known_ms)
     return Recovery(
-        epoch=max([_identity(data_dir).epoch, *(held.epoch for held in remembered)]) + 1,
+        epoch=max([ours.epoch, *(held.epoch for held in remembered)]) + 1,
         made_ms=now,
         known_ms=known_ms,
         held_ms=max((max(held.used_ms, held.held_ms) for held in remembered), default=now),
         until_ms=now + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
-        set_back_ms=max((held.set_back_ms for held in remembered if held.set_back_at_ms >= known_ms), default=0),
+        set_back_ms=max(set_backs_since, default=set_back_ms),
+        id=ours.id,
     )
 
 
@@ -108,7 +140,7 @@ def make(
     try:
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
-        made = Identity(ours.id, plan.epoch, "ready" if is_begun else "new")
+        made = Identity(ours.id, plan.epoch, "ready" if is_begun else "new", recovered=plan.epoch)
         identity.write(data_dir, made)
     finally:
         store.give_back(keys, mine)
@@ -143,19 +175,32 @@ def _identity(data_dir: Path) -> Identity:
     return ours
 
 
-def _last_reservation(data_dir: Path) -> int:
-    """When the journal's last reservation was made, 0 without any. Raises `RecoveryError`."""
+def _known(data_dir: Path, ours: Identity, now_ms: int) -> tuple[int, int]:
+    """Until when all that was signed is in the journal, and by how much the clock was set back after that, as far as
+    the safe start before knew it. Raises `RecoveryError`.
+
+    What that one left to be counted still is, for a day: of one that cannot be read nobody knows what that was.
+    """
+    last, known = 0, 0
     path = data_dir / identity.JOURNAL
-    if not path.exists():
-        return 0
+    if path.exists():
+        try:
+            with contextlib.closing(read_only(path)) as connection:
+                there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+                if "audit" in there:
+                    newest = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()
+                    last = int(newest[0]) if newest else 0
+                if "meta" in there:
+                    known = applied(lambda sql, values: connection.execute(sql, values).fetchall())
+        except sqlite3.Error as error:
+            raise RecoveryError(told(error, path, _DAMAGED)) from None
     try:
-        with contextlib.closing(read_only(path)) as connection:
-            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'audit'").fetchone():
-                return 0
-            found = connection.execute("SELECT time_ms FROM audit ORDER BY id DESC LIMIT 1").fetchone()
-    except sqlite3.Error as error:
-        raise RecoveryError(told(error, path, _DAMAGED)) from None
-    return int(found[0]) if found else 0
+        before = read(data_dir, ours, known)
+    except RecoveryError:
+        return 0, 0
+    if before is None or not before.charges or before.made_ms < now_ms - DAY_MS:
+        return last, 0
+    return min(last, before.known_ms), before.set_back_ms
 
 
 class SafeStart:
@@ -192,7 +237,7 @@ class SafeStart:
         self._has_claims = bool(self._journal.read("SELECT 1 FROM imported_claims LIMIT 1"))
 
     def _is_applied(self, recovery: Recovery) -> bool:
-        return self._journal.read("SELECT value FROM meta WHERE name = 'recovery'") == [(str(recovery.epoch),)]
+        return applied(self._journal.read) == recovery.epoch
 
     def why_not(self) -> str | None:
         """Why nothing may be signed yet; `None` once it is waited long enough."""

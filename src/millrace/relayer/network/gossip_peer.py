@@ -14,8 +14,10 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.shard import METACHAIN
 from millrace.gossip.child import GossipError
 from millrace.gossip.handle import GossipHandle, GossipMessage
+from millrace.gossip.identity import IdentityError, secret_key
 from millrace.gossip.settings import GossipSettings, PeerSettings
 from millrace.gossip.wire import GossipStats
+from millrace.relayer.journal.replaceable import GOSSIP_KEY, put_aside
 from millrace.relayer.network.chain_api import ChainApi, ChainApiError
 from millrace.relayer.network.observer import Observer, claimed_shard
 from millrace.relayer.settings import RelayerSettings
@@ -44,12 +46,29 @@ class Peer:
         self._statistics = statistics
         self._api = api if settings.gossip_bootstrap_url else None
         self._bootstrap_url = settings.gossip_bootstrap_url
+        self.keys_put_aside = 0
+        """Keys of ours in the data directory that could not be used."""
+        if not settings.gossip_key_file:
+            self._ensure_key(Path(settings.data_dir) / GOSSIP_KEY)
         gossip = GossipSettings(peers=(_settings(settings, network),), engine=settings.gossip_engine)
         self._handle = GossipHandle(gossip, self._hear)
         shard = claimed_shard(settings.gossip_shard, network, shards)
         self.observer = None if shard is None else Observer(network, shard, settings.gossip_name, self.publish)
         self.stats = GossipStats()
         """Of the last second."""
+
+    def _ensure_key(self, path: Path) -> None:
+        """A key of ours that cannot be used is put aside, and another made: nothing but our name hangs on it."""
+        try:
+            try:
+                secret_key(str(path), "")
+            except IdentityError as error:
+                text = {"error": str(error), "kept": str(put_aside(path))}
+                log.error("the gossip peer has another key, and so another name", extra=text)
+                self.keys_put_aside += 1
+                secret_key(str(path), "")
+        except OSError as error:  # the peer says so itself
+            log.error("the gossip peer has no key", extra={"error": str(error)})
 
     async def start(self) -> None:
         """Listen. Raises `OSError`."""
@@ -109,7 +128,7 @@ def _settings(settings: RelayerSettings, network: NetworkProfile) -> PeerSetting
     topics = [topic for shard in shards for topic in network.transactions_topics(shard)]
     heartbeats = [network.heartbeat_topic(shard) for shard in (*shards, METACHAIN)]
     return PeerSettings(
-        key_file=settings.gossip_key_file or str(Path(settings.data_dir) / "gossip.key"),
+        key_file=settings.gossip_key_file or str(Path(settings.data_dir) / GOSSIP_KEY),
         listen=settings.gossip_listen,
         bootstrap=settings.gossip_bootstrap,
         subscribe=(*dict.fromkeys(topics), *heartbeats),

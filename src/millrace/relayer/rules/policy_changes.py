@@ -99,6 +99,10 @@ def _programmes(old: Policy, new: Policy) -> list[Change]:
         for field in ("receivers", "functions", "senders"):
             lists = getattr(before, field), getattr(after, field)
             found += _listed(f"programmes.{name}.{field}", *lists, is_allowing=True)
+    order = [name for name in old.programmes if name in new.programmes]
+    if order != (now := [name for name in new.programmes if name in old.programmes]):
+        # What matches several is charged to the first: all of them together pay no more.
+        found.append(Change("programmes", f"in another order: {', '.join(order)} -> {', '.join(now)}", is_looser=False))
     return found
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 
@@ -44,6 +45,11 @@ def _split(text: str) -> tuple[str, str]:
     if lines and lines[-1].startswith(SEAL.rstrip()):
         return "".join(lines[:-1]), lines[-1].rstrip()
     return text, ""
+
+
+def checksum(text: str) -> str:
+    """Of the text that a file would have, without its last line: of a policy by hand as of the whole one made of it."""
+    return seal(text).splitlines()[-1].removeprefix(SEAL)
 
 
 def _checksum(body: str) -> str:
@@ -96,6 +102,9 @@ class PolicyFile:
         self._path = Path(path) if path else None
         self._kept = kept if path else None
         self._keeps = keeps
+        self._remembered: str | None = None
+        self.remember: Callable[[str], None] = lambda checksum: None
+        """Called with the checksum of each policy that is kept, before it is. Raises `OSError`."""
         self._seen: tuple[int, ...] | None = None
         self._known = False
         """Whether there is a last good one."""
@@ -103,6 +112,8 @@ class PolicyFile:
         """The last good one."""
         self.rejected = ""
         """Why the file as it is now does not hold, if so."""
+        self.lost = ""
+        """What is wrong with the last good one of the run before, if anything is."""
 
     @property
     def is_changed(self) -> bool:
@@ -128,33 +139,54 @@ class PolicyFile:
         self.rejected = ""
         return new
 
-    def begin(self) -> None:
-        """Take over the last good policy, then the file, if it can be. Raises `PolicyError` when there is neither."""
+    def begin(self, remembered: str | None = None) -> None:
+        """Take over the last good policy, then the file, if it can be. Raises `PolicyError` when there is neither.
+
+        `remembered` is the checksum of the last good one, where somebody else knows it: its file may be lost, or old.
+        """
+        self._remembered = remembered
         damaged: PolicyError | None = None
         try:
             self._take_over()
         except PolicyError as error:
-            damaged = error
+            damaged, self.lost = error, str(error)
         try:
-            if damaged is not None and self._path is not None and not is_whole(_text_of(self._path)):
+            if damaged is not None and self._path is not None and not self._is_trusted(_text_of(self._path)):
                 raise damaged
             self.refresh()
-        except PolicyError:
+        except PolicyError as error:
             if not self._known:
-                raise
+                raise damaged or error from None
+
+    def _is_trusted(self, text: str) -> bool:
+        """Whether the file says by itself that it is meant: it is whole, or the very one that was in force."""
+        return is_whole(text) or (self._remembered is not None and checksum(text) == self._remembered)
 
     def _take_over(self) -> None:
-        """The last good policy of an earlier run. Raises `PolicyError` when it is damaged."""
-        if self._kept is None or not self._kept.exists():
+        """The last good policy of an earlier run. Raises `PolicyError` when it is damaged, or not the last one."""
+        if self._kept is None or (self._remembered is None and not self._kept.exists()):
             return
-        text = _text_of(self._kept)
         try:
+            if not self._kept.exists():
+                raise PolicyError("the last good policy is missing")
+            text = _text_of(self._kept)
             if not is_whole(text):
                 raise PolicyError("its last line is missing")
+            if self._remembered is not None and checksum(text) != self._remembered:
+                raise PolicyError("it is an older copy, and not the last good policy")
             self.policy, self._known = loads(text), True
+            if self._keeps and self._remembered is None:
+                self._note(text)
         except PolicyError as error:
             advice = "put the policy in force again with `millrace policy apply`"
             raise PolicyError(f"{self._kept}: {error}; {advice}") from None
+
+    def _note(self, text: str) -> None:
+        """Have it remembered that this is the last good policy."""
+        name = checksum(text)
+        if name != self._remembered:
+            self.remember(name)
+            self._remembered = name
 
     def _read(self, path: Path) -> bool:
         seen = _seen(path)
@@ -171,6 +203,7 @@ class PolicyFile:
         if self._keeps and self._kept is not None:
             try:
                 self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._note(text)  # first: what was noted and not kept is known by the file
                 write(self._kept, text)
             except OSError as error:
                 if self._known and not looser(self.policy, policy):  # what pays for less need not wait for a disk

@@ -32,7 +32,7 @@ from millrace.relayer.journal import chain, memory
 from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.memory import MemoryLost
-from millrace.relayer.journal.reading import read_only
+from millrace.relayer.journal.reading import POLICY, meta, read_only
 from millrace.relayer.journal.submissions import ROWS_AT_ONCE
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
@@ -291,7 +291,10 @@ def _open_vault(start: Start) -> Vault:
     network = named_profile(start.profile, chain_id=start.chain_id)
     pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
     rules = PolicyFile(start.policy_file, Path(start.journal).with_name(policy.KEPT))
-    rules.begin()
+    remembered = None
+    with contextlib.suppress(sqlite3.Error):  # nothing is signed from a journal that cannot be read
+        remembered = meta(Path(start.journal), POLICY)
+    rules.begin(remembered)
     return Vault(pairs, network, Path(start.journal), Mark(Path(start.mark), start.owner), rules)
 
 

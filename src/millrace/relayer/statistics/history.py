@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from millrace.relayer.journal.replaceable import is_sealed, opened, seal
 from millrace.relayer.statistics.history_store import STORE_ERRORS, Point, Points
 
 RETENTION_SECONDS = {1: 3_600, 10: 6 * 3_600, 60: 2 * 86_400, 300: 14 * 86_400, 3_600: 400 * 86_400}
@@ -83,10 +85,74 @@ def _flat_name(name: str, inner: str) -> str:
     return name + inner[0].upper() + inner[1:]
 
 
+class Checked:
+    """A store whose points have checksums: what was changed since it was written is left out, and told of no more.
+
+    For one thread.
+    """
+
+    def __init__(self, store: Points) -> None:
+        self._store = store
+        self.left_out = 0
+        """Points that were damaged when they were read."""
+        self.close = store.close
+
+    @property
+    def put_aside(self) -> int:
+        """How often the store was begun anew."""
+        return self._store.put_aside
+
+    def read(self, resolution: int, start: int, end: int, limit: int) -> list[tuple[int, bytes]]:
+        """(ts, body) of points that are whole, see `Points.read`."""
+        found = []
+        for ts, data in self._store.read(resolution, start, end, limit):
+            body = opened(data, _name(resolution, ts))
+            if body is not None and (is_sealed(data) or _is_possible(ts, body)):
+                found.append((ts, body))
+            else:
+                self._tell(resolution, ts)
+        return found
+
+    def rolled(self) -> dict[int, int | None]:
+        """Resolution -> every point before this second is made; `None` where that is damaged, 0 in a new store.
+
+        A bit that is turned over makes no multiple of 10, 60, 300 or 3600 another one.
+        """
+        found = self._store.rolled()
+        if not found:
+            return dict.fromkeys(RESOLUTIONS[1:], 0)
+        whole = {step: found.get(step) for step in RESOLUTIONS[1:]}
+        return {step: ts if isinstance(ts, int) and ts % step == 0 else None for step, ts in whole.items()}
+
+    def write(self, points: Iterable[Point], rolled: Mapping[int, int], oldest: Mapping[int, int]) -> None:
+        """See `Points.write`."""
+        sealed = [Point(step, ts, seal(body, _name(step, ts))) for step, ts, body in points]
+        self._store.write(sealed, rolled, oldest)
+
+    def _tell(self, resolution: int, ts: object) -> None:
+        if not self.left_out:
+            log.error("points of the history are damaged and left out", extra={"resolution": resolution, "ts": str(ts)})
+        self.left_out += 1
+
+
+def _name(resolution: int, ts: object) -> bytes:
+    return f"{resolution} {ts}".encode()[:64]  # as long as the key of a checksum may be
+
+
+def _is_possible(ts: object, body: bytes) -> bool:
+    """Whether a point of an earlier version, which had no checksums, may be one."""
+    try:
+        parts = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    numbers = [number for part in parts.values() for number in (part.total, part.low, part.high, part.last or 0)]
+    return isinstance(ts, int) and all(map(math.isfinite, numbers)) and all(part.count > 0 for part in parts.values())
+
+
 class Recorder:
     """Stores seconds and rolls them up. For one thread."""
 
-    def __init__(self, store: Points) -> None:
+    def __init__(self, store: Checked) -> None:
         self._store = store
         self._waiting: deque[Point] = deque(maxlen=_KEPT_SECONDS)
 
@@ -103,8 +169,9 @@ class Recorder:
         made: dict[int, int] = {}
         oldest: dict[int, int] = {}
         for finer, coarser in pairwise(RESOLUTIONS):
-            complete, done = second // coarser * coarser, rolled.get(coarser, 0)
-            if complete != done:
+            complete, noted = second // coarser * coarser, rolled[coarser]
+            done = complete if noted is None else noted
+            if complete != noted:
                 if complete > done:  # else the clock was ahead: from here on points are made again
                     self._roll_up(fresh, finer, coarser, done, complete)
                 made[coarser] = complete
@@ -126,7 +193,7 @@ class Recorder:
             fresh[coarser, ts] = Point(coarser, ts, _join(bodies))
 
 
-def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> bytes:
+def query(store: Checked, start_ms: int | None, end_ms: int | None, resolution: int | None, now_ms: int) -> bytes:
     """The JSON answer with the points from `start_ms` to `end_ms`. Raises `HistoryError` or `STORE_ERRORS`.
 
     By default the last hour, in the finest resolution that makes at most 1000 points. The newest point of a coarse
@@ -156,9 +223,9 @@ def query(store: Points, start_ms: int | None, end_ms: int | None, resolution: i
     return b'{"resolution":%d,"points":[%s]}' % (resolution, b",".join(parts))
 
 
-def _unfinished(store: Points, resolution: int, behind: int) -> dict[int, bytes]:
+def _unfinished(store: Checked, resolution: int, behind: int) -> dict[int, bytes]:
     """The points that are not rolled up yet, as far as their time has come: made from all finer ones."""
-    rolled = store.rolled()
+    rolled = {step: behind if ts is None else ts for step, ts in store.rolled().items()}
     since = rolled.get(resolution, 0)
     spans: dict[int, list[bytes]] = {}
     for finer in reversed(RESOLUTIONS[: RESOLUTIONS.index(resolution)]):
@@ -169,15 +236,26 @@ def _unfinished(store: Points, resolution: int, behind: int) -> dict[int, bytes]
 
 
 class History:
-    """The history as the service uses it: a thread and a connection for writing, another pair for reading."""
+    """The history as the service uses it: a thread for writing, another for reading. Nothing of it stops a service."""
 
     def __init__(self, open_store: Callable[[], Points]) -> None:
-        self._write_store, self._read_store = open_store(), open_store()
+        """`open_store` gives a store for each thread."""
+        self._write_store, self._read_store = Checked(open_store()), Checked(open_store())
         self._recorder = Recorder(self._write_store)
         self._writer = ThreadPoolExecutor(1, "history-write")
         self._reader = ThreadPoolExecutor(1, "history-read")
         self._asked = 0
         self._failing = ""
+
+    @property
+    def left_out(self) -> int:
+        """Points that were damaged when they were read."""
+        return self._write_store.left_out + self._read_store.left_out
+
+    @property
+    def put_aside(self) -> int:
+        """How often what was stored could be used no more, and was begun anew."""
+        return self._write_store.put_aside
 
     async def add(self, ts_ms: int, numbers: dict[str, float]) -> None:
         """Store the numbers of a second; while the database is away the last ten minutes are kept for it."""
