@@ -358,12 +358,11 @@ class Sponsor:
         """Forget outcomes that count nowhere any more, and programmes long gone."""
         now_ms = self._unhurried_ms()  # what is forgotten lets a programme pay anew: no set clock does that
         before = now_ms - OUTCOMES_MS
-        gone = self.programmes.forget(self.policy.programmes, now_ms)
+        gone, named = self.programmes.forget(self.policy.programmes, now_ms)
 
         def write(connection: sqlite3.Connection) -> None:
             outcomes.prune(connection, before)
-            for name in gone:
-                programme_rows.forget(connection, name)
+            programme_rows.tidy(connection, gone, named, now_ms)
 
         self._journal.change(write)
 
