@@ -7,18 +7,20 @@ import time
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from prometheus_client import generate_latest
 from relayer_support import GAS_PRICE, RELAYERS, Chain, Client, as_json, entry_of, raw, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
-from millrace.chain.transaction import Transaction, chain_hash
+from millrace.chain.transaction import Transaction, chain_hash, signing_message
 from millrace.relayer.journal import programmes as rows
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.signing.handle import SignerError
+from millrace.relayer.submission import overdue
 from millrace.relayer.submission.batch import Accepted
 
 FEE = 100_000 * GAS_PRICE
@@ -141,23 +143,63 @@ async def test_a_policy_file_that_is_cut_lets_nobody_in(world: Any) -> None:
     assert await submit(world, transfer(bob), transfer(bob, 1)) == ["ok", "budget exhausted"]
 
 
+KEPT = 50_000 * GAS_PRICE
+"""What a stranger's account has to hold for /v1/sign beyond what it may spend."""
+
+
 async def test_sign_only_for_wallets_without_a_coin(world: Any) -> None:
-    """Wallets that were never heard of get nothing signed to keep; one address holds a share of what may be kept."""
+    """Four addresses with empty wallets get nothing signed to keep, with funded ones not all of what may be kept."""
     budget = (
-        f"[budget]\nat_risk_sign_only = {40 * FEE}\n[caps]\nfee = {FEE}\n[quotas]\nsender_at_risk_sign_only = {FEE}"
+        f"[budget]\nat_risk_sign_only = {40 * FEE}\n[caps]\nfee = {FEE}\n[quotas]\nsender_at_risk_sign_only = {FEE}\n"
+        "[people.wallet]\n"
     )
     await start(world, budget)
-    strangers, funded = [wallet(1, number) for number in range(4)], [wallet(1, 4 + number) for number in range(25)]
-    for pair in strangers:
-        world.api.set(pair.public, 0, 0)
-    assert set(await submit(world, *map(transfer, strangers), kind="sign")) == {"insufficient balance"}
-    for address_number in range(2):
-        mine = funded[address_number * 12 : address_number * 12 + 12]
-        to = wallet(1, 40 + address_number).public  # else the share of the receiver ends it
-        txs = [transfer(pair, receiver=to) for pair in mine]
-        answers = await submit(world, *txs, kind="sign", ip=f"10.0.0.{address_number}")
-        assert answers == ["ok"] * 10 + ["quota exhausted"] * 2
-    assert await submit(world, transfer(funded[-1]), kind="sign", ip="10.0.0.9") == ["ok"], "open to others"
+    strangers, funded = [wallet(1, number) for number in range(4)], [wallet(1, 4 + number) for number in range(40)]
+    for number, pair in enumerate(strangers):
+        world.api.set(pair.public, number, 0)
+    unfunded = [transfer(pair, number) for number, pair in enumerate(strangers)]
+    assert set(await submit(world, *unfunded, kind="sign")) == {"insufficient balance"}, "whatever it sent before"
+    taken = []
+    for number in range(4):
+        to = wallet(1, 60 + number % 2).public  # one receiver has a share, too
+        txs = [transfer(pair, receiver=to) for pair in funded[number * 10 : number * 10 + 10]]
+        answers = await submit(world, *txs, kind="sign", ip=f"10.0.0.{number}")
+        assert set(answers) <= {"ok", "quota exhausted"}
+        taken.append(answers.count("ok"))
+    assert taken == [10, 6, 3, 2], "of 30 for strangers a quarter of 40, then ever smaller parts of what is left"
+    last = wallet(1, 44)
+    assert await submit(world, transfer(last), kind="sign", ip="10.0.0.9") == ["ok"], "open to others"
+    known = [transfer(wallet(1, 70 + number)) for number in range(10)]
+    assert await submit(world, *known, kind="sign", person="wallet") == ["ok"] * 10, "and to known people"
+
+
+async def test_sign_only_wants_more_than_the_value(world: Any) -> None:
+    """What is only signed has to be of an account that keeps something beyond all that it may spend."""
+    await start(world)
+    alice = wallet(1)
+    world.api.set(alice.public, 5, 2 * 700 + KEPT)
+    assert await submit(world, transfer(alice, 5, value=1401), kind="sign") == ["insufficient balance"]
+    assert await submit(world, transfer(alice, 5, value=700), kind="sign") == ["ok"]
+    assert await submit(world, transfer(alice, 6, value=701), kind="sign") == ["insufficient balance"]
+    assert await submit(world, transfer(alice, 6, value=701)) == ["ok"], "sent at once it may"
+
+
+@pytest.mark.parametrize("pool", ["per_minute", "per_hour", "per_day", "at_risk", "loss_per_hour"])
+async def test_however_many_strangers_ask_known_people_have_theirs(world: Any, pool: str) -> None:
+    """Forty addresses with new wallets, whose calls fail, take at most three quarters of any pool of a key."""
+    await start(world, f"[budget]\n{pool} = {40 * FEE}\n[caps]\nfee = {FEE}\n[people.wallet]\n")
+    chain, taken = Chain(world, 1), 0
+    for number in range(40):
+        to = wallet(1, 60 + number % 3).public
+        txs = [transfer(wallet(1, number), nonce, receiver=to) for nonce in range(2)]
+        answers = await submit(world, *txs, ip=f"10.0.{number}.1")
+        taken += answers.count("ok")
+        if pool == "loss_per_hour":
+            whole = [entry_of(world, tx).tx for tx, answer in zip(txs, answers, strict=True) if answer == "ok"]
+            chain.final(whole, failing={chain_hash(tx): "no" for tx in whole})
+    known = [transfer(wallet(1, 70 + number)) for number in range(10)]
+    assert await submit(world, *known, person="wallet") == ["ok"] * 10
+    assert taken >= 30, "and strangers are not kept from their part"
 
 
 async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
@@ -167,13 +209,118 @@ async def test_what_was_only_signed_is_broadcast_at_last(world: Any) -> None:
     assert await submit(world, transfer(alice), transfer(alice, 1), kind="sign") == ["ok", "ok"]
     for entry in service.lifecycle.inflight.entries():
         entry.created_ms -= 1
-    await service.tidier.broadcast_overdue()
+    await service.tidier.overdue.work()
     (sent,) = await world.api.wait_submitted(1)
     assert sent["nonce"] == 0, "the other one cannot run yet"
     world.service.lifecycle.nonce_moved(alice.public, 1)
     service.book.raise_nonce(alice.public, 1)
-    await service.tidier.broadcast_overdue()
+    await service.tidier.overdue.work()
     assert (await world.api.wait_submitted(2))[1]["nonce"] == 1
+
+
+async def test_what_is_overdue_is_worked_off_in_the_order_of_nonces(world: Any) -> None:
+    """Of each sender all that can run now is sent at once, as far ahead as nodes take it, however many are overdue."""
+    await start(
+        world,
+        f"[strangers]\nsign_only_seconds = 0.0\naddress_percent = 100\nreceiver_percent = 100\n"
+        f"[quotas]\nsender_in_flight = 250\nsign_only_ahead = 250\nsender_at_risk_sign_only = {EGLD}",
+    )
+    alice, service = wallet(1), world.service
+    others = [wallet(1, 1 + number) for number in range(12)]
+    poor = others[0]
+    world.api.set(poor.public, 0, KEPT + 5)
+    for start_at in (0, 100):
+        txs = [transfer(alice, start_at + number) for number in range(100)]
+        assert await submit(world, *txs, kind="sign") == ["ok"] * 100
+    assert await submit(world, transfer(poor, value=3), transfer(poor, 1, value=2), kind="sign") == ["ok"] * 2
+    world.api.set(poor.public, 0, 3)
+    service.book.learn_from_event(poor.public, 0, 3)
+    assert await submit(world, *map(transfer, others[1:]), kind="sign") == ["ok"] * 11
+    for entry in service.lifecycle.inflight.entries():
+        entry.created_ms -= 1
+
+    def sent(pair: Any) -> list[int]:
+        entries = service.lifecycle.inflight.of_sender(pair.public)
+        return sorted(nonce for nonce, entry in entries.items() if entry.sending)
+
+    await service.tidier.overdue.work()
+    assert sent(alice) == list(range(100)) and sent(poor) == [0], "the balance does for one"
+    assert all(sent(pair) == [0] for pair in others[1:])
+    service.lifecycle.nonce_moved(alice.public, 100)
+    service.book.raise_nonce(alice.public, 100)
+    await service.tidier.overdue.work()
+    assert sent(alice) == list(range(100, 200))
+
+
+async def test_what_is_overdue_asks_the_chain_for_a_few_senders_at_a_time(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of accounts that nothing is known of a bounded number is asked for in each round; all have their turn."""
+    monkeypatch.setattr(overdue, "ASKED_AT_ONCE", 2)
+    await start(world, "[strangers]\nsign_only_seconds = 0.0\naddress_percent = 100\nreceiver_percent = 100\n")
+    service, pairs = world.service, [wallet(1, number) for number in range(5)]
+    assert await submit(world, *map(transfer, pairs), kind="sign") == ["ok"] * 5
+    for entry in service.lifecycle.inflight.entries():
+        entry.created_ms -= 1
+    service.book.forget_all()
+    asked, sending = len(world.api.asked), []
+    for _ in range(3):
+        await service.tidier.overdue.work()
+        sending.append(sum(entry.sending for entry in service.lifecycle.inflight.entries()))
+    assert sending == [2, 4, 5] and len(world.api.asked) == asked + 5
+
+
+@pytest.mark.parametrize("hub", ["gone", "with a gap"])
+async def test_what_was_only_signed_ends_when_its_end_was_not_heard(world: Any, hub: str) -> None:
+    """A client sent what it had signed, and no event told of it: the chain API's nonce ends it, and its risk."""
+    await start(world, "[strangers]\nsign_only_seconds = 0.0", **({"hub_url": ""} if hub == "gone" else {}))
+    service, alice = world.service, wallet(1)
+    assert await submit(world, transfer(alice), transfer(alice, 1), kind="sign") == ["ok", "ok"]
+    for entry in service.lifecycle.inflight.entries():
+        entry.created_ms -= 1
+    if hub == "with a gap":
+        service.events.on_gap(1, 2)
+    world.api.set(alice.public, 1, EGLD)
+    now = time.monotonic()
+    service.accounts._clock = lambda: now + 1.0
+    await service.tidier.overdue.work()
+    (entry,) = service.lifecycle.inflight.entries()
+    assert entry.tx.nonce == 1 and entry.sending
+    sponsor = service.lifecycle.sponsor
+    assert sponsor.committed(KEY) == FEE
+    assert sponsor.budgets.standing(KEY, time.monotonic()).spent_day == 2 * FEE, "it may have cost all"
+
+
+async def test_what_was_only_signed_is_kept_while_the_stream_is_whole(world: Any) -> None:
+    """A chain API that is ahead of the stream ends nothing: a block will tell, and what it cost."""
+    await start(world)
+    alice = wallet(1)
+    assert await submit(world, transfer(alice), kind="sign") == ["ok"]
+    world.service.lifecycle.nonce_heard(alice.public, 1)
+    assert len(world.service.lifecycle.inflight) == 1
+    world.service.lifecycle.events_lost()
+    (entry,) = world.service.lifecycle.inflight.entries()
+    world.service.cosigner.send(entry)
+    world.service.lifecycle.nonce_heard(alice.public, 1)
+    assert len(world.service.lifecycle.inflight) == 1, "what is sent ends otherwise"
+
+
+async def test_a_fee_of_a_transaction_that_is_not_in_the_journal_is_taken_off(world: Any) -> None:
+    """What a key of ours pays in a final block, known here or not, makes its bound lower at once, and once."""
+    world.api.set(KEY, 0, 9 * FEE)
+    world.api.blocks[1] = 1, b"\1" + (1).to_bytes(31, "big")
+    await start(world)
+    chain, alice = Chain(world, 1), wallet(1)
+    balances = world.service.lifecycle.sponsor.balances
+    tx = transfer(alice)
+    signed = msgspec.structs.replace(tx, relayer_signature=RELAYERS[1].sign(signing_message(tx)))
+    before = balances.lower_bound(KEY)
+    chain.final()
+    block = chain.final([signed])
+    assert before - FEE <= balances.lower_bound(KEY) <= before - FEE // 2
+    after = balances.lower_bound(KEY)
+    chain.finalise(block)
+    assert balances.lower_bound(KEY) == after
 
 
 async def test_row_44_a_clock_set_forward_broadcasts_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +329,7 @@ async def test_row_44_a_clock_set_forward_broadcasts_nothing(world: Any, monkeyp
     assert await submit(world, transfer(wallet(1)), kind="sign") == ["ok"]
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() + 7 * 86_400 * 10**9)
-    await world.service.tidier.broadcast_overdue()
+    await world.service.tidier.overdue.work()
     (entry,) = world.service.lifecycle.inflight.entries()
     assert not entry.sending
 
@@ -194,9 +341,9 @@ async def test_row_44_a_clock_set_forward_lets_no_programme_pay_anew(
     await start(world)
     sponsor, real, asked = world.service.lifecycle.sponsor, time.time_ns, list[int]()
 
-    def forget(rules: Any, now_ms: int) -> list[str]:
+    def forget(rules: Any, now_ms: int) -> tuple[list[str], list[str]]:
         asked.append(now_ms)
-        return []
+        return [], []
 
     monkeypatch.setattr(sponsor.programmes, "forget", forget)
     monkeypatch.setattr(time, "time_ns", lambda: real() + 40 * 86_400 * 10**9)

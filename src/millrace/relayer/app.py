@@ -313,6 +313,7 @@ class Service:
             self._keep_keys(),
             self.key_balances.run(),
             self.tidier.run(),
+            self.tidier.overdue.run(),
             self._keep_history(),
             self.statistics.run(
                 self.shared.audiences,

@@ -12,10 +12,10 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.expired_senders import ExpiredSenders
-from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Policy, PolicyError
 from millrace.relayer.rules.policy_file import PolicyFile
 from millrace.relayer.submission.cosigner import Cosigner
+from millrace.relayer.submission.overdue import Overdue
 from millrace.runtime.clocks import UnhurriedClock
 
 log = logging.getLogger(__name__)
@@ -148,13 +148,11 @@ class Tidier:
         self._lifecycle = lifecycle
         self._journal = journal
         self._fates = fates
-        self._accounts = accounts
-        self._cosigner = cosigner
         self._retention_ms = retention_ms
         self._lifetime_ms = lifetime_ms
         self._given_up = ExpiredSenders(lifecycle.inflight, accounts, lifecycle.sponsor.written_off.senders)
-        self._overdue_turn = 0
         self._now_ms = UnhurriedClock()
+        self.overdue = Overdue(lifecycle, accounts, cosigner.send, self._now_ms)
 
     async def run(self) -> None:
         """Once a minute, for ever."""
@@ -165,19 +163,4 @@ class Tidier:
             self._lifecycle.sponsor.prune()
             self._lifecycle.drop_given_up(self._now_ms() - self._lifetime_ms)
             await self._given_up.ask(TIDY_ACCOUNTS)
-            await self.broadcast_overdue()
             await asyncio.sleep(TIDY_SECONDS)
-
-    async def broadcast_overdue(self) -> None:
-        """Send what was only signed and can run now, once its time is over: what is signed is not hoarded for ever."""
-        seconds = self._lifecycle.sponsor.policy.strangers.sign_only_seconds
-        overdue = self._lifecycle.overdue(self._now_ms() - int(seconds * 1000))
-        first = self._overdue_turn if self._overdue_turn < len(overdue) else 0
-        self._overdue_turn = first + TIDY_ACCOUNTS  # in turns: some may never be able to run
-        for entry in overdue[first : first + TIDY_ACCOUNTS]:
-            try:
-                account = await self._accounts.know(entry.tx.sender)
-            except Refused:  # the chain API does not answer: the next round asks again
-                return
-            if account.nonce == entry.tx.nonce and account.balance >= entry.tx.value:
-                self._cosigner.send(entry)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millrace.relayer.ledger.budget import DAY, HOUR, MINUTE, UNDECIDED_SECONDS, Budgets, Reservation, Spender
+from millrace.relayer.ledger.budget import UNDECIDED_SECONDS, Budgets, Reservation, Spender
+from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Budget, Quotas
 from millrace.runtime.client_address import ClientAddress

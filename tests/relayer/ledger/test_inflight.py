@@ -82,6 +82,7 @@ def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
             assert index.of_ip(ip) == sum(item.ip == ip for item in there.values())
         owed = sum(item.fee for item in broadcasts if item.tx.relayer)
         assert index.owed(VARIOUS[0].tx.relayer) == owed
+        assert index.only_signed() == [item for item in index.entries() if item.kind == "sign"]
         own = sum(item.tx.value + (0 if item.tx.relayer else item.fee) for item in there.values())
         assert index.committed(RELAYED.public, 0) == own
         for at, item in there.items():
@@ -98,7 +99,7 @@ def test_sums_and_hashes(steps: list[tuple[int, str]]) -> None:
         index.remove(item)
         index.remove(item)  # twice is once
     tables = [value for value in vars(index).values() if isinstance(value, dict)]
-    assert len(index) == 0 and len(tables) == 9 and not any(tables)
+    assert len(index) == 0 and len(tables) == 10 and not any(tables)
     assert index.has_room("broadcast")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millrace.chain import address
 from millrace.relayer.journal import programmes as rows
 from millrace.relayer.journal.programmes import Charge
-from millrace.relayer.ledger.programmes import FORGET_MS, Programmes
+from millrace.relayer.ledger.programmes import FORGET_MS, NOTED_MS, Programmes
 from millrace.relayer.rules.programmes import Programme
 
 END = datetime(2027, 1, 31, tzinfo=UTC)
@@ -46,6 +46,12 @@ class Desk:
         paid = self.ledger.close(bytes([number]), cost)
         if paid is not None:
             rows.end(self.disk, bytes([number]), paid, now_ms)
+
+    def forget(self, rules: dict[str, Programme], now_ms: int) -> list[str]:
+        """What the service does once a minute."""
+        gone, named = self.ledger.forget(rules, now_ms)
+        rows.tidy(self.disk, gone, named, now_ms)
+        return gone
 
     def restart(self) -> None:
         def read(sql: str, values: tuple[object, ...]) -> list[tuple[object, ...]]:
@@ -135,12 +141,40 @@ def test_what_the_policy_names_no_more_is_forgotten_late() -> None:
     desk = Desk({"launch": programme(), "other": programme()})
     desk.submit(1, b"s", UNIT, 1000)
     late = 1001 + FORGET_MS
-    assert desk.ledger.forget({}, late) == [], "it may still run"
+    assert desk.forget({}, late) == [], "it may still run"
     desk.close(1, UNIT, 1000)
-    assert desk.ledger.forget({}, late - 1) == desk.ledger.forget(desk.rules, late) == []
+    assert desk.forget({}, late - 1) == []
     desk.restart()
     assert desk.left("launch") == 29 * UNIT
-    assert desk.ledger.forget({}, late) == ["launch"] and desk.left("launch") == 30 * UNIT
-    rows.forget(desk.disk, "launch")
+    assert desk.forget({}, late) == ["launch"] and desk.left("launch") == 30 * UNIT
     desk.restart()
     assert desk.left("launch") == 30 * UNIT
+
+
+def test_thirty_days_begin_when_the_policy_named_it_last() -> None:
+    """A programme that spent its budget long ago, and is missing from the policy for a moment, pays no second time."""
+    desk = Desk({"launch": programme()})
+    desk.submit(1, b"s", UNIT, 1000)
+    desk.close(1, UNIT, 1000)
+    late = 1001 + FORGET_MS
+    for restarts in (False, True):
+        assert desk.forget(desk.rules, late) == []
+        if restarts:
+            desk.restart()
+        assert desk.forget({}, late + 1) == [] and desk.left("launch") == 29 * UNIT
+    assert desk.forget({}, late + FORGET_MS - NOTED_MS) == [], "nor is it forgotten early after a restart"
+    assert desk.forget({}, late + FORGET_MS + 1) == ["launch"]
+
+
+def test_that_the_policy_names_it_is_written_seldom() -> None:
+    """One row an hour says that a programme is named; none of one that has paid nothing."""
+    desk = Desk({"launch": programme(), "other": programme()})
+    for number in range(3):
+        desk.submit(number, bytes([number]), UNIT, 1000)
+        desk.close(number, UNIT, 1000)
+    before = desk.disk.total_changes
+    for minute in range(181):
+        desk.forget(desk.rules, 1000 + minute * 60_000)
+    assert desk.disk.total_changes - before == 3
+    desk.restart()
+    assert desk.left("launch") == 27 * UNIT and desk.ledger.users("launch") == 3

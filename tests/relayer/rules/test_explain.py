@@ -29,3 +29,15 @@ def test_the_first_failing_step_is_the_last() -> None:
     assert not last.passed and last.name == "budget per day"
     (only,) = explain(b"nonsense", Policy(), NETWORK)
     assert not only.passed
+
+
+def test_what_strangers_have_of_the_pools_is_shown() -> None:
+    """All strangers together leave known people their part, where there are any; one address has its share."""
+    text = "[budget]\nper_minute = 4000000000000000\n[caps]\nfee = 100000000000000\n"
+    for rules, together in ((loads(text), 4 * 10**15), (loads(text + "[people.wallet]\n"), 3 * 10**15)):
+        told = {step.name: step.text for step in explain(bytes(raw(transfer(ALICE))), rules, NETWORK, OURS)}
+        assert f"of {together} atomic units" in told["budget of all strangers per minute"]
+        assert f"of {10**15} atomic units" in told["share of the address per minute"]
+        assert told["sign only"].endswith("50000000000000 atomic units")
+    known = explain(bytes(raw(transfer(ALICE))), rules, NETWORK, OURS, person="wallet")
+    assert not any("stranger" in step.name or "share" in step.name for step in known)

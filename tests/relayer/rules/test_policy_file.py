@@ -15,7 +15,7 @@ from millrace import cli
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.rules import policy_file
 from millrace.relayer.rules.policy import Policy, PolicyError, loads, name_of
-from millrace.relayer.rules.policy_changes import looser
+from millrace.relayer.rules.policy_changes import changes, looser
 from millrace.relayer.rules.policy_file import PolicyFile, checksum, seal
 
 TEXT = """paused_shards = [2]
@@ -295,11 +295,14 @@ def test_people_and_who_needs_it() -> None:
     """Somebody new, another key or a larger budget is looser; so is to sponsor more of those who need it less."""
     texts = ["", '[people.a]\nkeys = ["%s"]' % ("0" * 64), '[people.a]\nkeys = ["%s"]\nper_hour = 1' % ("1" * 64)]
     nobody, someone, other = (loads(text) for text in texts)
-    assert looser(nobody, someone) == ["people.a"] and looser(someone, nobody) == []
+    assert looser(nobody, someone) == ["people.a"]
     assert looser(someone, other) == ["people.a.keys"] and looser(other, someone) == [
         "people.a.keys",
         "people.a.per_hour",
     ]
+    assert [change.words for change in changes(someone, nobody)] == ["75 -> 100", "gone"]
+    assert looser(someone, nobody) == ["strangers.together_percent"], "without people strangers have it all"
+    assert looser(loads(texts[1] + "\n[people.b]"), someone) == [], "somebody who is gone pays for nobody"
     few, more, everybody = (loads(f"[strangers]\nsponsor_below = {value}") for value in (5, 6, 0))
     assert looser(few, more) and looser(more, everybody) and not looser(everybody, few) and not looser(more, few)
 

@@ -7,7 +7,7 @@ tables are bounded: by what may be in flight, and by the users of a programme.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS programme_users (
     sender BLOB NOT NULL,
     transactions INTEGER NOT NULL, -- that are over and were paid for
     spent TEXT NOT NULL,          -- what they did cost, atomic units
-    time_ms INTEGER NOT NULL,     -- of the last one
+    time_ms INTEGER NOT NULL,     -- of the last one; of one of them also when the policy named the programme
     PRIMARY KEY (programme, sender)
 ) WITHOUT ROWID;
 """
@@ -85,9 +85,14 @@ def end(connection: sqlite3.Connection, client_hash: bytes, cost: int, time_ms: 
     )
 
 
-def forget(connection: sqlite3.Connection, programme: str) -> None:
-    """Drop what a programme that is no more has paid."""
-    connection.execute("DELETE FROM programme_users WHERE programme = ?", (programme,))
+def tidy(connection: sqlite3.Connection, gone: Iterable[str], named: Iterable[str], now_ms: int) -> None:
+    """Drop what programmes that are no more have paid, and keep with one user of others that the policy names them."""
+    connection.executemany("DELETE FROM programme_users WHERE programme = ?", [(name,) for name in gone])
+    connection.executemany(
+        "UPDATE programme_users SET time_ms = max(time_ms, ?1) WHERE programme = ?2 AND sender = "
+        "(SELECT min(sender) FROM programme_users WHERE programme = ?2)",
+        [(now_ms, name) for name in named],
+    )
 
 
 def charges(read: Read) -> list[Charge]:

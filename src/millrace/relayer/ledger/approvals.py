@@ -69,14 +69,14 @@ class Approvals:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
+        committed = self._inflight.committed(tx.sender, account.nonce) + self._inflight.owed(tx.sender)
         if origin.kind == "sign":
-            checks.check_sign_only(tx, account, origin, self._sponsor.policy)
+            checks.check_sign_only(tx, account, committed, origin, self._sponsor.policy)
         checks.check_guardian(tx, account)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)
         cost = tx.value + (0 if tx.is_relayed else fee)
-        committed = self._inflight.committed(tx.sender, account.nonce) + self._inflight.owed(tx.sender)
         if cost + committed > account.balance:
             raise Refused(reasons.INSUFFICIENT_BALANCE.but(f"it needs {cost}, the account has {account.balance}"))
         if payer is not None:

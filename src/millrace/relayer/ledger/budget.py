@@ -8,17 +8,19 @@ since open and recent reservations are replayed from the audit log.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import OrderedDict
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Container, Iterator
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from millrace.relayer.ledger.fair_shares import Limits, Share, Shares
-from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
+from millrace.relayer.ledger.fair_shares import Limits, Share, Shares, check_address, fits_easily
+from millrace.relayer.ledger.windows import HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Budget, CallName, Quotas, Strangers
+from millrace.relayer.rules.strangers import Parts
 
 K = TypeVar("K")
 
@@ -45,24 +47,40 @@ class Spender(msgspec.Struct, frozen=True, gc=False):
     person: str = ""
     """Who is known by an API key …"""
     own: Budget | None = None
-    """… and has this budget instead of shares, and of the quotas of addresses and receivers."""
+    """… and has this budget instead of shares, and of the quotas of addresses and receivers. No `ip` is named then."""
 
 
-class _KeyAccount:
-    __slots__ = ("at_risk", "at_risk_sign_only", "losses", "undecided", "windows")
+class _KeyAccount(Share):
+    """What everybody holds of a key's pools."""
+
+    __slots__ = ("pending", "people")
 
     def __init__(self) -> None:
-        self.windows = (Window(MINUTE), Window(HOUR), Window(DAY))
-        self.at_risk = 0
-        self.at_risk_sign_only = 0
-        self.undecided = Window(UNDECIDED_SECONDS)
-        """Fees of transactions that a block has, and of which it is not known whether they fail."""
-        self.losses = Window(HOUR)
+        super().__init__()
+        self.pending = _Pending()
+        self.people: Share | None = None
+        """What known people hold of them, once there was one: the rest is strangers'."""
 
-    @property
-    def may_be_lost(self) -> int:
-        """What failing transactions cost in the last hour, and what may still turn out to have failed."""
-        return self.losses.total + self.undecided.total + self.at_risk
+
+class _Pending(Window):
+    """Fees of transactions that a block has, until it is known whether they fail, or for `UNDECIDED_SECONDS`."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(UNDECIDED_SECONDS)
+
+    def drop(self, now: float) -> None:
+        """Drop what has left the window, here and from whose it was."""
+        since = now - self.seconds
+        for fee in itertools.takewhile(lambda charge: charge.time <= since, self.charges):
+            assert isinstance(fee, Undecided)
+            fee.count(-fee.amount)
+        super().drop(now)
+
+
+_NOBODY = Share()
+"""What people hold where there are none."""
 
 
 class _Quota:
@@ -81,24 +99,40 @@ class _Purse(msgspec.Struct, eq=False, gc=False):
     account: _KeyAccount
     sender: _Quota
     ip: _Quota | None
+    share: Share | None
+    """Of an address, its share of the key's pools; of a person, their own budget; `None` where nobody knows who."""
+    people: Share | None
+    """For a person: what all known people hold of the key's pools."""
     charged: tuple[Window, ...]
-    """Where a charge counts: in the key's windows, and in those of the quotas and of the client's share."""
+    """Where a charge counts: in the windows of the key, of the quotas and of shares."""
     key: bytes
     name: bytes
     """Of the sender."""
     address: str | None
     """Of the client."""
-    share: Share | None
-    """The client's of the key's pools."""
+    person: str
+    is_known: bool = False
+    turns: float = -math.inf
+    """Nothing leaves a window before; found out for who comes again."""
 
     def turn(self, now: float) -> None:
         """Drop from all windows what has left them by now, which is hardly ever anything."""
+        if now < self.turns:
+            return
+        account, share = self.account, self.share
         for window in self.charged:
             if now >= window.leaves:
                 window.drop(now)
-        for window in (self.account.losses, self.account.undecided):
+        for window in (account.losses, account.pending):
             if now >= window.leaves:
                 window.drop(now)
+        if share is not None and now >= share.losses.leaves:
+            share.losses.drop(now)
+        if self.is_known:
+            others = (account.losses, account.pending, account.losses if share is None else share.losses)
+            # What comes from now on stays for a minute at least.
+            self.turns = min(now + MINUTE, min([window.leaves for window in self.charged + others]))
+        self.is_known = True
 
 
 class Reservation(msgspec.Struct, eq=False, gc=False):
@@ -109,7 +143,6 @@ class Reservation(msgspec.Struct, eq=False, gc=False):
     charge: Charge
     sign_only: bool
     by_receiver: Share | None
-    """The receiver's share; of whom an API key made known, their own budget."""
     by_function: Share | None
     is_open: bool = True
 
@@ -125,13 +158,42 @@ class Standing(msgspec.Struct, frozen=True, gc=False):
     lost_hour: int
 
 
-class Undecided(msgspec.Struct, frozen=True, eq=False, gc=False):
+class Undecided(Charge, eq=False, gc=False):
     """The fee of a transaction that ran, until it is known whether it failed."""
 
     account: _KeyAccount
-    charge: Charge
-    share: Share | None = None
+    share: Share | None
     """The client's, which a loss counts against."""
+    people: Share | None
+    """What all known people hold of the key, for one of them."""
+
+    def count(self, fee: int) -> None:
+        """So much more may be lost, or less."""
+        self.account.undecided += fee
+        if self.share is not None:
+            self.share.undecided += fee
+        if self.people is not None:
+            self.people.undecided += fee
+
+
+class _Bounds(NamedTuple):
+    """What strangers may take of a budget; made once for a policy."""
+
+    budget: Budget
+    strangers: Strangers
+    least: int
+    parts: Parts
+    receiver: Limits | None
+    function: Limits | None
+
+    @classmethod
+    def of(cls, budget: Budget, strangers: Strangers, least: int) -> _Bounds:
+        parts = Parts.of(budget, strangers.together_percent, strangers.address_percent, least)
+        receiver, function = (
+            Limits.of(budget, percent, least) if percent < 100 else None
+            for percent in (strangers.receiver_percent, strangers.function_percent)
+        )
+        return cls(budget, strangers, least, parts, receiver, function)
 
 
 class _Table(Generic[K]):
@@ -174,9 +236,10 @@ class Budgets:
         self._ips: _Table[str] = _Table(capacity)
         self._receivers: _Table[bytes] = _Table(capacity)
         self._shares = Shares(capacity)
-        self._limited: Budget | None = None
-        self._limits_of: dict[tuple[int, int], Limits] = {}
-        """What shares of that budget are, by percent and least, which are those of one policy."""
+        self._people: dict[str, Share] = {}
+        """Budgets of those whom the policy knows, which nobody else's traffic pushes out."""
+        self._bounds: dict[int, _Bounds] = {}
+        """By the identity of what the policy says of strangers, of one budget."""
         self._latest: _Purse | None = None
         """From which was granted last: transactions of a batch usually take from the same one."""
 
@@ -198,67 +261,80 @@ class Budgets:
         purse = self._purse_of(who)
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
         purse.turn(now)
-        _check_budget(purse.account, fee, now, budget, sign_only)
+        account, share, strangers = purse.account, purse.share, who.strangers
+        bounds = None
+        if strangers is not None:
+            bounds = self._bounds.get(id(strangers))
+            if bounds is None or bounds.budget is not budget or bounds.least != who.least:
+                bounds = self._bound(budget, strangers, who.least)
+        # What fits into an address's share easily fits into the budget, of which that is a part.
+        easy = bounds is not None and share is not None and fits_easily(share, account, fee, bounds.parts, sign_only)
+        if not easy:
+            _check_budget(account, fee, now, budget, sign_only)
         _check_quotas(purse, receiver, fee, now, quotas, sign_only)
         if who.own is not None:
-            person = self._shares.find((b"", who.person))
-            person.check(f"the budget of {who.person}", fee, now, Limits.of(who.own), sign_only)
-            return purse, receiver, person, None
+            assert share is not None
+            share.check(f"the budget of {who.person}", fee, now, Limits.of(who.own), sign_only)
+            return purse, receiver, None, None
         by_receiver = None if who.receiver is None else self._shares.find((who.key, who.receiver))
         by_function = None if who.call is None else self._shares.find((who.key, who.call))
-        if who.strangers is not None:
-            for whose, share, percent in (
-                ("the share of this address", purse.share, who.strangers.address_percent),
-                ("the share of this receiver", by_receiver, who.strangers.receiver_percent),
-                ("the share of this function", by_function, who.strangers.function_percent),
-            ):
-                if share is not None and percent < 100:
-                    share.check(whose, fee, now, self._limits(budget, percent, who.least), sign_only)
+        if bounds is None:
+            return purse, receiver, by_receiver, by_function
+        if not easy and share is not None:
+            people = account.people or _NOBODY
+            people.turn(now)
+            check_address(share, account, people, fee, now, bounds.parts, sign_only)
+        if by_receiver is not None and bounds.receiver is not None:
+            by_receiver.check("the share of this receiver", fee, now, bounds.receiver, sign_only)
+        if by_function is not None and bounds.function is not None:
+            by_function.check("the share of this function", fee, now, bounds.function, sign_only)
         return purse, receiver, by_receiver, by_function
 
     def restore(self, who: Spender, fee: int, time: float, *, sign_only: bool) -> Reservation:
         """Take what the audit log says was taken at `time`, whatever the limits are now. Oldest first."""
         receiver = None if who.receiver is None else self._receivers.find(who.receiver)
-        own = None if who.own is None else self._shares.find((b"", who.person))
-        return self._take(self._purse_of(who), who, receiver, fee, time, sign_only, own, None)
+        reservation = self._take(self._purse_of(who), who, receiver, fee, time, sign_only, None, None)
+        self._latest = None  # what came before leaves before: the next one looks
+        return reservation
 
     def settle(self, reservation: Reservation, actual: int, now: float) -> Undecided:
         """The transaction ran and cost `actual`; the rest is free again. It counts as lost until `decide` says not."""
         actual = max(0, min(actual, reservation.charge.amount))
         self._close(reservation, actual, now)
-        share = reservation.purse.share if reservation.purse.share is not None else reservation.by_receiver
-        return _undecided(reservation.purse.account, actual, now, share)
+        purse = reservation.purse
+        return _undecided(Undecided(actual, now, purse.account, purse.share, purse.people))
 
     def undecided(self, key: bytes, fee: int, now: float, who: Spender) -> Undecided:
         """Take over the fee of a transaction that ran before a restart, and of which the end is not known."""
-        return _undecided(self._key(key), fee, now, self._share_of(key, who))
+        return _undecided(Undecided(fee, now, *self._holders(key, who)))
 
     def decide(self, fee: Undecided, now: float, *, failed: bool) -> None:
         """What became of a transaction that ran is known: its fee is lost, or well spent."""
-        fee.account.undecided.shrink(fee.charge, fee.charge.amount, now)
+        amount, pending = fee.amount, fee.account.pending
+        if fee.time > now - UNDECIDED_SECONDS:
+            pending.total -= amount
+            fee.count(-amount)
+        else:  # it has left, or leaves with this
+            pending.drop(now)
         if failed:
-            lost = Charge(fee.charge.amount, now)
-            fee.account.losses.add(lost)
-            if fee.share is not None:
-                fee.share.losses.add(lost)
-        fee.charge.amount = 0
+            add_to_all(_losses_of(fee.account, fee.share, fee.people), Charge(amount, now))
+        fee.amount = 0
 
     def lose(self, key: bytes, fee: int, time: float, who: Spender) -> None:
         """Take over a loss from before a restart, and whose it was, as far as that is known. Oldest first."""
-        lost = Charge(fee, time)
-        self._key(key).losses.add(lost)
-        share = self._share_of(key, who)
-        if share is not None:
-            share.losses.add(lost)
+        add_to_all(_losses_of(*self._holders(key, who)), Charge(fee, time))
 
-    def _share_of(self, key: bytes, who: Spender) -> Share | None:
-        """The share that counts their losses, remembered as the one used last; `None` where nobody knows it."""
-        if who.own is None and who.ip is None:
-            return None
-        name = (b"", who.person) if who.own is not None else (key, who.ip or "")
-        share = self._shares.find(name)
-        self._shares.use(name, share)
-        return share
+    def _holders(self, key: bytes, who: Spender) -> tuple[_KeyAccount, Share | None, Share | None]:
+        """Where their losses count: the key, their share, what known people hold. A share is used by this."""
+        self._latest = None  # what came before leaves before: the next one looks
+        account = self._key(key)
+        if who.own is not None:
+            return account, self._people.setdefault(who.person, Share()), _people_of(account)
+        if who.ip is None:  # nobody knows who
+            return account, None, None
+        share = self._shares.find((key, who.ip))
+        self._shares.use((key, who.ip), share)
+        return account, share, None
 
     def refund(self, reservation: Reservation, now: float) -> None:
         """The transaction was never signed, or can never run: all of it is free again."""
@@ -268,7 +344,7 @@ class Budgets:
         """What the key may still reserve now."""
         account = self._key(key)
         limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        lost = account.losses.sum(now) + account.undecided.sum(now) + account.at_risk
+        lost = account.losses.sum(now) + account.pending.sum(now) + account.at_risk
         rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - lost]
         for window, limit in zip(account.windows, limits, strict=True):
             rooms.append(limit - window.sum(now))
@@ -290,17 +366,25 @@ class Budgets:
     def used_by_keys(self, now: float) -> list[tuple[int, ...]]:
         """What each key has used of the sums of its budget, in the order of `SUMS`."""
         return [
-            _used(account, account.undecided.sum(now) + account.losses.sum(now), now) for account in self._keys.values()
+            _used(account, account.pending.sum(now) + account.losses.sum(now), now) for account in self._keys.values()
         ]
 
     def used_by_person(self, name: str, now: float) -> tuple[int, ...]:
         """The same of a person known by an API key."""
-        share = self._shares.find((b"", name))
+        share = self._people.get(name) or _NOBODY
         return _used(share, share.losses.sum(now), now)
 
     def standing_of_person(self, name: str, now: float) -> Standing:
         """What a person known by an API key has used of theirs."""
-        return _standing(self._shares.find((b"", name)), now)
+        return _standing(self._people.get(name) or _NOBODY, now)
+
+    def forget_people(self, named: Container[str], now: float) -> None:
+        """Let go of budgets of those whom the policy names no more, once nothing counts in them."""
+        for name in [name for name in self._people if name not in named]:
+            self._people[name].turn(now)
+            if self._people[name].is_empty:
+                del self._people[name]
+                self._latest = None
 
     def spent_by(self, sender: bytes, now: float) -> int:
         """What a sender had sponsored in the last hour."""
@@ -318,28 +402,34 @@ class Budgets:
             account = self._keys[key] = _KeyAccount()
         return account
 
-    def _limits(self, budget: Budget, percent: int, least: int) -> Limits:
-        if budget is not self._limited:
-            self._limited, self._limits_of = budget, {}
-        limits = self._limits_of.get((percent, least))
-        if limits is None:
-            limits = self._limits_of[percent, least] = Limits.of(budget, percent, least)
-        return limits
+    def _bound(self, budget: Budget, strangers: Strangers, least: int) -> _Bounds:
+        """What strangers may take, of which nothing is known yet."""
+        if any(bounds.budget is not budget for bounds in self._bounds.values()) or len(self._bounds) > 1:
+            self._bounds.clear()
+        bounds = self._bounds[id(strangers)] = _Bounds.of(budget, strangers, least)
+        return bounds
 
     def _purse_of(self, who: Spender) -> _Purse:
         """What a reservation for them takes from; quotas that are new are not remembered yet."""
         latest = self._latest
-        if latest is not None and (latest.key, latest.name, latest.address) == (who.key, who.sender, who.ip):
+        if latest is not None and (latest.key, latest.name, latest.address, latest.person) == (
+            who.key, who.sender, who.ip, who.person,
+        ):  # fmt: skip
             return latest
         account, sender = self._key(who.key), self._senders.find(who.sender)
-        ip = None if who.ip is None else self._ips.find(who.ip)
-        share = None if who.ip is None else self._shares.find((who.key, who.ip))
-        charged: tuple[Window, ...] = (*account.windows, sender.window)
-        if ip is not None:
-            charged += (ip.window,)
-        if share is not None:
-            charged += share.windows
-        return _Purse(account, sender, ip, charged, who.key, who.sender, who.ip, share)
+        share: Share | None = None
+        people: Share | None = None
+        ip: _Quota | None = None
+        charged: tuple[Window, ...]
+        if who.ip is not None:
+            ip, share = self._ips.find(who.ip), self._shares.find((who.key, who.ip))
+            charged = (*account.windows, sender.window, ip.window, *share.windows)
+        elif who.own is not None:
+            share, people = self._people.get(who.person) or Share(), _people_of(account)
+            charged = (*account.windows, sender.window, *share.windows, *people.windows)
+        else:  # nobody knows who
+            charged = (*account.windows, sender.window)
+        return _Purse(account, sender, ip, share, people, charged, who.key, who.sender, who.ip, who.person)
 
     def _take(
         self,
@@ -354,49 +444,59 @@ class Budgets:
     ) -> Reservation:
         """Charge the purse, the receiver and the shares, and remember whose were used last."""
         if purse is not self._latest:  # else nobody has used another since
-            self._senders.use(purse.name, purse.sender)
-            if purse.address is not None and purse.ip is not None:
-                self._ips.use(purse.address, purse.ip)
-                if purse.share is not None:
-                    self._shares.use((purse.key, purse.address), purse.share)
-            self._latest = purse
-        charge, account = Charge(fee, now), purse.account
+            self._remember(purse)
+        charge = Charge(fee, now)
         add_to_all(_windows(purse, receiver, by_receiver, by_function), charge)
         if who.receiver is not None and receiver is not None:
             self._receivers.use(who.receiver, receiver)
-        if by_receiver is not None:
-            owner = (who.key, who.receiver) if who.own is None and who.receiver is not None else (b"", who.person)
-            self._shares.use(owner, by_receiver)
+            if by_receiver is not None:
+                self._shares.use((who.key, who.receiver), by_receiver)
         if who.call is not None and by_function is not None:
             self._shares.use((who.key, who.call), by_function)
-        for share in (purse.share, by_receiver, by_function):
-            if share is not None:
-                share.hold(fee, sign_only)
-        account.at_risk += fee
-        if sign_only:
-            account.at_risk_sign_only += fee
-            purse.sender.at_risk_sign_only += fee
-            if purse.ip is not None:
-                purse.ip.at_risk_sign_only += fee
+        _hold(purse, by_receiver, by_function, fee, sign_only)
         return Reservation(purse, receiver, charge, sign_only, by_receiver, by_function)
+
+    def _remember(self, purse: _Purse) -> None:
+        """Its quotas and its share are those used last."""
+        self._senders.use(purse.name, purse.sender)
+        if purse.address is not None and purse.ip is not None:
+            self._ips.use(purse.address, purse.ip)
+            if purse.share is not None:
+                self._shares.use((purse.key, purse.address), purse.share)
+        elif purse.share is not None:
+            self._people[purse.person] = purse.share
+        self._latest = purse
 
     def _close(self, reservation: Reservation, actual: int, now: float) -> None:
         if not reservation.is_open:
             raise ValueError("a reservation ends once")
         reservation.is_open = False
         charge, purse = reservation.charge, reservation.purse
-        purse.account.at_risk -= charge.amount
-        if reservation.sign_only:
-            purse.account.at_risk_sign_only -= charge.amount
-            purse.sender.at_risk_sign_only -= charge.amount
-            if purse.ip is not None:
-                purse.ip.at_risk_sign_only -= charge.amount
-        windows = _windows(purse, reservation.receiver, reservation.by_receiver, reservation.by_function)
+        by_receiver, by_function = reservation.by_receiver, reservation.by_function
+        windows = _windows(purse, reservation.receiver, by_receiver, by_function)
         shrink_in_all(windows, charge, charge.amount - actual, now)
-        for share in (purse.share, reservation.by_receiver, reservation.by_function):
-            if share is not None:
-                share.hold(-charge.amount, reservation.sign_only)
+        _hold(purse, by_receiver, by_function, -charge.amount, reservation.sign_only)
         charge.amount = actual
+
+
+def _people_of(account: _KeyAccount) -> Share:
+    """What known people hold of a key's pools."""
+    if account.people is None:
+        account.people = Share()
+    return account.people
+
+
+def _hold(purse: _Purse, by_receiver: Share | None, by_function: Share | None, fee: int, sign_only: bool) -> None:
+    """So much more is at risk, or less, for all whom that concerns."""
+    purse.account.at_risk += fee
+    for share in (purse.share, purse.people, by_receiver, by_function):
+        if share is not None:
+            share.at_risk += fee
+    if not sign_only:
+        return
+    for holder in (purse.account, purse.share, purse.people, by_receiver, by_function, purse.sender, purse.ip):
+        if holder is not None:
+            holder.at_risk_sign_only += fee
 
 
 def _windows(
@@ -423,10 +523,15 @@ def _standing(account: _KeyAccount | Share, now: float) -> Standing:
     return Standing(minute, hour, day, account.at_risk, account.at_risk_sign_only, account.losses.sum(now))
 
 
-def _undecided(account: _KeyAccount, fee: int, now: float, share: Share | None = None) -> Undecided:
-    charge = Charge(fee, now)
-    account.undecided.add(charge)
-    return Undecided(account, charge, share)
+def _undecided(fee: Undecided) -> Undecided:
+    add_to_all((fee.account.pending,), fee)
+    fee.count(fee.amount)
+    return fee
+
+
+def _losses_of(account: _KeyAccount, share: Share | None, people: Share | None) -> list[Window]:
+    """Where the fee of what failed counts."""
+    return [holder.losses for holder in (account, share, people) if holder is not None]
 
 
 def _check_budget(account: _KeyAccount, fee: int, now: float, budget: Budget, sign_only: bool) -> None:

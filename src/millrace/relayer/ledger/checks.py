@@ -17,10 +17,15 @@ def check_need(account: Account, origin: Origin, rules: Policy) -> None:
         raise Refused(reasons.SENDER_NOT_ALLOWED.but(f"only senders that hold less than {below} are sponsored"))
 
 
-def check_sign_only(tx: Transaction, account: Account, origin: Origin, rules: Policy) -> None:
-    """A signature to be broadcast by others must not be good for nobody, nor for a nonce that lies far ahead."""
-    if not origin.person and not account.nonce and not account.balance:
-        text = "/v1/sign wants an account that has sent or holds something: send it by `relay`"
+def check_sign_only(tx: Transaction, account: Account, committed: int, origin: Origin, rules: Policy) -> None:
+    """A signature to be broadcast by others must not be good for nobody, nor for a nonce that lies far ahead.
+
+    `committed`: what the sender's transactions in flight may spend. New wallets cost nothing, so that what may be kept
+    signed would be filled by as many as it takes; what they have to hold has to come from somewhere.
+    """
+    kept = rules.strangers.sign_only_balance
+    if not origin.person and tx.value + committed + kept > account.balance:
+        text = f"/v1/sign wants an account that holds {kept} beyond all that it may spend: send it by `relay`"
         raise Refused(reasons.INSUFFICIENT_BALANCE.but(text))
     highest = account.nonce + rules.quotas.sign_only_ahead
     if tx.nonce > highest:

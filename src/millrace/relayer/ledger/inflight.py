@@ -142,6 +142,8 @@ class InFlight:
         self._by_client: dict[bytes, Entry] = {}
         self._by_chain: dict[bytes, Entry] = {}
         self._by_sdk: dict[bytes, Entry] = {}
+        self._only_signed: dict[bytes, Entry] = {}
+        """Those of `_by_client` that were only to be signed: they may be kept for long, and are looked at often."""
 
     def __len__(self) -> int:
         return len(self._by_client)
@@ -190,6 +192,10 @@ class InFlight:
         """All entries, oldest first."""
         return list(self._by_client.values())
 
+    def only_signed(self) -> list[Entry]:
+        """Those that were to be signed and not sent, oldest first."""
+        return list(self._only_signed.values())
+
     def expected_nonce(self, sender: bytes, account_nonce: int) -> int:
         """The nonce the sender's next transaction should have: the account's, past what is in flight."""
         nonces, elsewhere = self._by_sender.get(sender), self._elsewhere.get(sender, _NOTHING)
@@ -237,6 +243,8 @@ class InFlight:
         self._by_sender[sender] = nonces
         self._costs[sender] = self._costs.get(sender, 0) + entry.cost_to_sender
         self._by_client[entry.client_hash] = entry
+        if entry.kind == "sign":
+            self._only_signed[entry.client_hash] = entry
         if entry.sdk_hash:
             self._by_sdk[entry.sdk_hash] = entry
         self._count(entry, 1)
@@ -265,6 +273,8 @@ class InFlight:
                 self._runs.pop(entry.tx.sender, None)
         if self._by_client.pop(entry.client_hash, None) is not None:
             self._count(entry, -1)
+            if entry.kind == "sign":
+                del self._only_signed[entry.client_hash]
         self._by_chain.pop(entry.chain_hash, None)
         self._by_sdk.pop(entry.sdk_hash, None)
 

@@ -167,16 +167,16 @@ class Lifecycle:
 
     def overdue(self, before_ms: int) -> list[Entry]:
         """What was only signed, and nobody has broadcast since before a time."""
-        return [
-            entry
-            for entry in self.inflight.entries()
-            if entry.kind == "sign"
-            and entry.state == "signed"
-            and entry.handed_out
-            and not entry.broadcast
-            and not entry.person
-            and entry.created_ms < before_ms
-        ]
+        return [entry for entry in self.inflight.only_signed() if self.is_overdue(entry, before_ms)]
+
+    def is_overdue(self, entry: Entry, before_ms: int) -> bool:
+        """Whether an entry was only signed before a time, for a stranger who has it, and nobody has broadcast it."""
+        is_kept = entry.kind == "sign" and entry.state == "signed" and entry.handed_out and not entry.broadcast
+        return is_kept and not entry.person and entry.created_ms < before_ms
+
+    def may_have_missed(self, sender: bytes) -> bool:
+        """Whether the end of something that the sender has in flight may be known to the chain API alone."""
+        return self.is_blind or any(entry.losses != self._losses for entry in self.inflight.of_sender(sender).values())
 
     def drop_given_up(self, before_ms: int) -> None:
         """Let go of given-up transactions that nobody here signed and that began before `before_ms`."""
@@ -217,7 +217,7 @@ class Lifecycle:
             if written_off is not None:
                 self.sponsor.balances.paid(written_off.key, written_off.fee, height)
                 self._written_off_is_over(written_off)
-            elif paid is not None and self._journal.sharing is not None:  # by another relayer of our keys
+            elif paid is not None:  # by another relayer of our keys, or signed before a safe start, or given up here
                 self.sponsor.balances.paid(*paid, height)
             return None
         one_shard = entry.sender_shard == entry.receiver_shard
@@ -268,12 +268,13 @@ class Lifecycle:
         self.sponsor.paused = shards
 
     def nonce_heard(self, sender: bytes, nonce: int) -> None:
-        """The chain API is at `nonce`, maybe by a block not yet final: only what is sent no more is let go.
+        """The chain API is at `nonce`, maybe by a block not yet final: only what is not being sent is let go.
 
         While the stream of events is whole it will tell, and also whether a block had it.
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
-            if entry.state == "expired" and (self.is_blind or entry.losses != self._losses):
+            is_unsent = entry.state == "expired" or (entry.state == "signed" and not entry.broadcast)
+            if is_unsent and (self.is_blind or entry.losses != self._losses):
                 self._end(entry, "superseded", entry.fee)
         if self.is_blind or self._losses:
             for item in self.sponsor.nonce_used(sender, nonce, surely_another=False):

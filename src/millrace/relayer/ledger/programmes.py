@@ -19,12 +19,14 @@ from millrace.relayer.rules.programmes import Matcher, Programme, matchers
 MAX_USERS = 100_000
 """Of one programme; at the bound nobody new is paid for by it."""
 FORGET_MS = 30 * 86_400_000
-"""A programme that the policy does not name is forgotten so long after its last payment: a policy file that lacked it
-by mistake for a day does not make it pay twice."""
+"""A programme is forgotten so long after the policy named it last, or it paid: a policy file that lacked it by mistake
+for a day does not make it pay twice."""
+NOTED_MS = 3_600_000
+"""So often it is written down that the policy names it."""
 
 
 class _Account:
-    __slots__ = ("last_ms", "spent", "users")
+    __slots__ = ("last_ms", "noted_ms", "spent", "users")
 
     def __init__(self) -> None:
         self.spent = 0
@@ -32,6 +34,9 @@ class _Account:
         self.users: Counter[bytes] = Counter()
         """Transactions of each sender, those that may still run included."""
         self.last_ms = 0
+        """When it paid last, or the policy named it."""
+        self.noted_ms = 0
+        """The same, as the journal knows it."""
 
 
 class _Rules(msgspec.Struct, frozen=True):
@@ -112,8 +117,15 @@ class Programmes:
         account = self._accounts.get(name)
         return 0 if account is None else len(account.users)
 
-    def forget(self, rules: Mapping[str, Programme], now_ms: int) -> list[str]:
-        """Let go of programmes that are not in the policy and have paid nothing for long; their names."""
+    def forget(self, rules: Mapping[str, Programme], now_ms: int) -> tuple[list[str], list[str]]:
+        """Let go of programmes that the policy has not named for long; their names, and those to be noted as named."""
+        named = []
+        for name in rules.keys() & self._accounts.keys():
+            account = self._accounts[name]
+            account.last_ms = max(account.last_ms, now_ms)
+            if now_ms - account.noted_ms >= NOTED_MS:
+                account.noted_ms = now_ms
+                named.append(name)
         in_use = {charge.programme for charge in self._open.values()}
         gone = [
             name
@@ -122,7 +134,7 @@ class Programmes:
         ]
         for name in gone:
             del self._accounts[name]
-        return gone
+        return gone, named
 
     def restore(self, charges: Iterable[Charge], users: Iterable[User], now_ms: int) -> None:
         """Take over what the journal says, whatever the limits are now."""
@@ -130,7 +142,7 @@ class Programmes:
             account = self._accounts.setdefault(user.programme, _Account())
             account.spent += user.spent
             account.users[user.sender] += user.transactions
-            account.last_ms = max(account.last_ms, user.time_ms)
+            account.last_ms = account.noted_ms = max(account.last_ms, user.time_ms)
         for charge in charges:
             self.take(charge, now_ms)
 

@@ -57,6 +57,24 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
 Condition = Literal["ok", "paused", "short of funds", "unknown balance"]
 
 
+class _Shares(NamedTuple):
+    """What a policy says of strangers, made ready once."""
+
+    source: Policy
+    usual: Strangers
+    free: Strangers
+    """Of what the relayer is run for, or a programme pays."""
+    listed: frozenset[bytes]
+    """Whom the relayer is run for."""
+
+    @classmethod
+    def of(cls, rules: Policy) -> _Shares:
+        usual = msgspec.structs.replace(rules.strangers, together_percent=rules.together_percent)
+        free = msgspec.structs.replace(usual, receiver_percent=100, function_percent=100)
+        listed = map(address.decode, rules.lists.allow_receivers + rules.lists.allow_contracts)
+        return cls(rules, usual, free, frozenset(listed))
+
+
 class KeyState(NamedTuple):
     """Whether a relayer key pays."""
 
@@ -117,6 +135,7 @@ class Sponsor:
         self._clock = clock
         self._wall_ms = wall_ms
         self._unhurried_ms = UnhurriedClock(wall_ms, clock)
+        self._shares = _Shares.of(self.policy)
         self._reservations: dict[bytes, Reservation] = {}
         self._sponsored: OrderedDict[bytes, _Sponsored] = OrderedDict()
         self.written_off = WrittenOff()
@@ -279,11 +298,9 @@ class Sponsor:
 
     def _strangers(self, target: Target, *, is_paid: bool) -> Strangers:
         """The shares of whoever sends this; what the relayer is run for, or a programme pays, has none of its own."""
-        rules = self.policy
-        listed = rules.lists.allow_receivers + rules.lists.allow_contracts
-        if is_paid or (listed and address.encode(target.receiver) in listed):
-            return msgspec.structs.replace(rules.strangers, receiver_percent=100, function_percent=100)
-        return rules.strangers
+        if self._shares.source is not self.policy:
+            self._shares = _Shares.of(self.policy)
+        return self._shares.free if is_paid or target.receiver in self._shares.listed else self._shares.usual
 
     # ---- after
 
@@ -365,12 +382,12 @@ class Sponsor:
         """Forget outcomes that count nowhere any more, and programmes long gone."""
         now_ms = self._unhurried_ms()  # what is forgotten lets a programme pay anew: no set clock does that
         before = now_ms - OUTCOMES_MS
-        gone = self.programmes.forget(self.policy.programmes, now_ms)
+        self.budgets.forget_people(self.policy.people, self._clock())
+        gone, named = self.programmes.forget(self.policy.programmes, now_ms)
 
         def write(connection: sqlite3.Connection) -> None:
             outcomes.prune(connection, before)
-            for name in gone:
-                programme_rows.forget(connection, name)
+            programme_rows.tidy(connection, gone, named, now_ms)
 
         self._journal.change(write)
 

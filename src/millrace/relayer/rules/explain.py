@@ -14,6 +14,7 @@ from millrace.relayer.rules import policy, stages
 from millrace.relayer.rules.policy import Policy, Target
 from millrace.relayer.rules.programmes import matchers
 from millrace.relayer.rules.stages import Origin, Relayers
+from millrace.relayer.rules.strangers import Parts
 
 
 class Step(NamedTuple):
@@ -60,6 +61,8 @@ def explain(
         if not person:
             at = time.time_ns() // 1_000_000 if now_ms is None else now_ms
             yield from _programmes(rules, tx.sender, target, fee, at)
+            kept = rules.strangers.sign_only_balance
+            yield Step("sign only", True, f"/v1/sign wants an account that holds {tx.value + kept} atomic units")
         for name, limit in _limits(rules, person):
             yield Step(name, fee <= limit, f"{fee} of {limit} atomic units, if nothing of it is used")
             if fee > limit:
@@ -102,6 +105,9 @@ def _limits(rules: Policy, person: str) -> list[tuple[str, int]]:
             (f"budget of {person} per {name}", limit)
             for name, limit in (("minute", own.per_minute), ("hour", own.per_hour), ("day", own.per_day))
         ]
+    parts = Parts.of(rules.budget, rules.together_percent, rules.strangers.address_percent, rules.caps.fee)
+    for name, part in (("per minute", parts.spent[0]), ("at risk", parts.at_risk), ("of losses per hour", parts.lost)):
+        limits += [(f"budget of all strangers {name}", part.together), (f"share of the address {name}", part.most(0))]
     return [
         *limits,
         ("quota of the address", rules.quotas.ip_per_hour),

@@ -107,19 +107,23 @@ class Quotas(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Strangers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The most one stranger may hold of each pool of a key (budgets, at risk, losses), in percent; 100 is all of it.
+    """The most strangers may hold of each pool of a key (budgets, at risk, losses), in percent; 100 is all of it.
 
     A share is never less than `caps.fee`.
     """
 
+    together_percent: int = 75
+    """All of them, where the policy names people: the rest is theirs. Where it names none it is all."""
     address_percent: int = 25
-    """Of one client address."""
+    """Of one client address while no other stranger holds anything; less, the more others do."""
     receiver_percent: int = 50
     """Of all transactions to one receiver that no allow-list names."""
     function_percent: int = 50
     """Of all calls of one function; the names of a contract's functions that never succeeded are one function."""
     sponsor_below: int = 0
     """Only senders that hold less are sponsored; 0 sponsors all."""
+    sign_only_balance: int = 50_000_000_000_000
+    """What a sender has to hold for /v1/sign beyond all that may be spent: what the cheapest transaction costs."""
     sign_only_seconds: float = 3600.0
     """What /v1/sign signed is broadcast by the relayer itself after so long, if it can run."""
 
@@ -179,6 +183,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By name; the first that matches and has something left pays."""
     paused_shards: tuple[int, ...] = ()
     """Shards whose key signs nothing for now."""
+
+    @property
+    def together_percent(self) -> int:
+        """What strangers may hold of each pool together."""
+        return self.strangers.together_percent if self.people else 100
 
 
 _OPEN = Lists()
@@ -270,7 +279,7 @@ def _check_ranges(policy: Policy) -> None:
         raise PolicyError("quotas.failures: at least 1")
     if not 1 <= quotas.call_failure_percent <= 100:
         raise PolicyError("quotas.call_failure_percent: from 1 to 100; a large call_sample turns it off")
-    for name in ("address_percent", "receiver_percent", "function_percent"):
+    for name in ("together_percent", "address_percent", "receiver_percent", "function_percent"):
         if not 1 <= getattr(policy.strangers, name) <= 100:
             raise PolicyError(f"strangers.{name}: from 1 to 100; 100 turns it off")
     for shard in policy.paused_shards:

@@ -27,9 +27,9 @@ _ENTRIES = {
     )
     | {"first_ban_seconds": LOWER, "longest_ban_seconds": LOWER},
     "strangers": dict.fromkeys(
-        ("address_percent", "receiver_percent", "function_percent", "sign_only_seconds"), HIGHER
+        ("together_percent", "address_percent", "receiver_percent", "function_percent", "sign_only_seconds"), HIGHER
     )
-    | {"sponsor_below": HIGHER},
+    | {"sponsor_below": HIGHER, "sign_only_balance": LOWER},
 }  # fmt: skip
 """Of each entry with a number; `lists` and `paused_shards` have rules of their own."""
 
@@ -50,6 +50,8 @@ def changes(old: Policy, new: Policy) -> list[Change]:
             before, after = getattr(getattr(old, table), name), getattr(getattr(new, table), name)
             if name == "sponsor_below":  # 0 sponsors all
                 before, after = before or MOST + 1, after or MOST + 1
+            if before == after and name == "together_percent":  # without people it does not bind
+                before, after = old.together_percent, new.together_percent
             if before != after:
                 found.append(Change(f"{table}.{name}", f"{before} -> {after}", (after - before) * direction > 0))
     for name in old.lists.__struct_fields__:

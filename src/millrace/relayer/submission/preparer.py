@@ -103,7 +103,10 @@ class Preparer:
         return to_json(parsed.tx), fee
 
     def _filled(self, asked: PrepareTransaction, nonce: int, price: int, relayer: str) -> Raw:
-        """The transaction object a wallet would send, but for its signature."""
+        """The transaction object a wallet would send, but for its signature. Raises `Refused`."""
+        for name, number in (("nonce", nonce), ("gasPrice", price), ("gasLimit", asked.gas_limit or 0)):
+            if number >= 1 << 64:  # thousands of digits are read, and one more is not written
+                raise Refused(reasons.BY_FIELD[name].but(f"{name}: more than 64 bits"))
         gas = asked.gas_limit or 0
         if asked.gas_limit is not None and not asked.relayer:
             gas += self._network.gas.extra_relayed
