@@ -27,10 +27,10 @@ from millrace.runtime.postgres import (
     Connection,
     Postgres,
     Refused,
+    Timelines,
     Unavailable,
     Unfit,
     making,
-    timeline_of,
     use_schema,
 )
 from millrace.runtime.settings import Secret
@@ -296,24 +296,16 @@ class Seats:
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
-        self._timelines: dict[int, int] = {}
-        """By database the highest that was met."""
+        self._timelines = Timelines()
         self._word = secrets.token_hex(16)
-        self._db = Postgres(url, "millrace relayer claims", self._on_connect, seconds=ANSWER_SECONDS)
+        self._db = Postgres(url, "millrace relayer claims", self._on_connect, seconds=ANSWER_SECONDS, most=seconds)
 
     async def _on_connect(self, connection: Connection) -> int:
         if await connection.fetchval("SHOW fsync") != "on":
             raise Refused(f"{self._db.place}: the server runs with fsync = off: what it commits can be lost")
         if self._needs_standby and not await connection.fetchval(f"SELECT {_NAMES}"):
             raise (Refused if self.number < 0 else Unfit)(self._no_standby())
-        database, timeline = await timeline_of(connection)
-        if timeline < self._timelines.get(database, 0):
-            raise Unfit(
-                f"{self._db.place}: one of these servers is an old primary, of timeline {timeline}, and another was "
-                f"promoted, of timeline {self._timelines[database]}: stop the old one, or start this relayer anew if "
-                "that one is gone for good"
-            )
-        self._timelines[database] = timeline
+        timeline = await self._timelines.check(connection, self._db.place)
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
         if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
@@ -406,7 +398,7 @@ class Seats:
                     self._word, place, self.seconds, folder,
                 )  # fmt: skip
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
-                    await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+                    await connection.execute("SELECT pg_logical_emit_message(true, 'millrace', '')")
                 else:
                     self._check_standby(row["names"])
                     self.clock.answered(asked, row["now_ms"])
@@ -467,7 +459,8 @@ class Seats:
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
-                    position, portions = await self._more(connection, vacate=progress.may_vacate)
+                    more = await self._more(connection, vacate=progress.may_vacate)
+                    position, portions = more or (position, portions)
             if are_charged:  # not while the seat is locked: programmes are waited for
                 await programmes.settle(connection, self.number)
             paid = await connection.fetch(programmes.TOTALS, progress.programmes) if progress.programmes else ()
@@ -481,8 +474,10 @@ class Seats:
         return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
-        """Take portions that nobody has, one relayer after the other; our position, and how many we have."""
-        await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+        """Take portions that nobody has, one relayer after the other; our position, and how many we have. None while
+        another does: a renewal waits for nobody, who may stand still in the middle of it."""
+        if await connection.fetchval("SELECT 1 FROM sharing FOR UPDATE SKIP LOCKED") is None:
+            return None
         if vacate:
             await connection.execute(_VACATE, GONE_SECONDS)
         return await connection.fetchrow(_TAKE, self.number, AT_ONCE, PORTIONS * self._seats)

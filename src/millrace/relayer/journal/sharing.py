@@ -300,11 +300,9 @@ class Sharing:
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
-        """See `Seats.each_since`; `take` may ask for nothing else here. Raises `JournalError`."""
-        try:
-            await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
-        except (OSError, SeatError) as error:
-            raise ClaimsError(str(error)) from error
+        """See `Seats.each_since`; `take` may ask for nothing else here, and may get a claim twice. Raises
+        `JournalError`."""
+        await self._sure(lambda seats: seats.each_since(created_ms, open_since, take))
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
@@ -361,14 +359,16 @@ class Sharing:
         told = loop.time()
         try:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(told + TELL_SECONDS):
-                        await self._more.wait()
+                if not self._queue:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(told + TELL_SECONDS):
+                            await self._more.wait()
                 self._more.clear()
                 if not self._has_cursor and self._progress.cursor is not None:
                     await self._tell()  # else who has the seat after us would not hear how our first claims ended
-                while group := self._next_group():
+                if group := self._next_group():
                     await self._serve(group)
+                # However many more have come: who only claims loses its seat.
                 if self._flushed or loop.time() >= told + TELL_SECONDS:
                     await self._tell()
                     told = loop.time()
