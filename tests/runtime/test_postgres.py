@@ -267,7 +267,7 @@ async def test_a_server_that_is_slow_is_waited_for_longer_each_time(postgres: Se
 
 
 async def test_patience_is_for_the_server_that_took_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as much each time, up to a bound; another server has the usual one, and so has one that was quick for long."""
+    """Twice as much each time, up to a bound; another server has the usual one, and so has one that is quick again."""
     now, there = 100.0, {"a"}
     monkeypatch.setattr(time, "monotonic", lambda: now)
     database = Postgres(Secret("postgresql://me@a,b/db"), "several", seconds=3.0, most=10.0)

@@ -372,9 +372,9 @@ class Timelines:
         database, timeline = await timeline_of(connection)
         if timeline < self._highest.get(database, 0):
             raise Unfit(
-                f"{place}: one of these servers is an old primary, of timeline {timeline}, and another was promoted, of "
-                f"timeline {self._highest[database]}: stop the old one, or start this relayer anew if that one is gone "
-                "for good"
+                f"{place}: one of these servers is an old primary, of timeline {timeline}, and another was promoted, "
+                f"of timeline {self._highest[database]}: stop the old one, or start this relayer anew if that one is "
+                "gone for good"
             )
         self._highest[database] = timeline
         return timeline

@@ -95,7 +95,7 @@ async def test_it_may_sign_for_two_thirds_of_the_time_it_asked_for() -> None:
 
 
 async def test_what_others_renewed_a_while_ago_ends_earlier() -> None:
-    """What is left of a lease that several hold together counts, whatever a whole one is; the last third is nobody's."""
+    """What is left of a lease that several hold together counts, whatever a whole one is, less the last third."""
     store, clock = Store(15.0), Clock()
     async with kept(store, clock, iter(range(100))) as keeper:
         store.left = 12.0

@@ -16,7 +16,8 @@ from relayer_support import transfer, wallet
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import RETRY_SECONDS, ClaimDamaged, ClaimsError, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record

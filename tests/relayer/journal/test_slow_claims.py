@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
-from millrace.relayer.journal.seats import Made, Progress, Renewed, Seat, Seats
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import Made, Renewed, Seat, Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.runtime.postgres import Connection, Unavailable
 from millrace.runtime.postgres import Postgres as Database
@@ -158,9 +159,7 @@ async def test_what_who_stands_by_reads_is_on_the_standby(opened: Open, postgres
         postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
 
 
-async def test_a_server_that_is_away_for_a_moment_ends_no_start(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_server_that_is_away_for_a_moment_ends_no_start(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the seat's holders claimed is asked for again, and what came of it before comes once more."""
     first, seats = opened(seats=1), opened(seats=1)
     assert await first.claim([row(1), row(2)], await sat(first, A))

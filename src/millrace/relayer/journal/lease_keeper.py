@@ -102,18 +102,19 @@ class LeaseKeeper:
         told = False
         while True:
             try:
-                remembered = await self._call(lambda store: store.remembered(keys))
-                self._set_backs.follow(remembered.values())
-                mine = self._mine()
-                began = self._clock()
-                left = await self._call(lambda store: store.take(keys, mine))
-                break
+                return await self._take_now(keys)
             except Unavailable as error:
                 if not told:
                     log.warning("the leases' server is waited for", extra={"error": str(error)})
                 told = True
             await asyncio.sleep(_WAIT_MORE)
-        until = self._until(began, left)
+
+    async def _take_now(self, keys: Collection[bytes]) -> None:
+        remembered = await self._call(lambda store: store.remembered(keys))
+        self._set_backs.follow(remembered.values())
+        mine = self._mine()
+        began = self._clock()
+        until = self._until(began, await self._call(lambda store: store.take(keys, mine)))
         self._valid_until = min(self._valid_until, until) if self._keys else until
         self._keys.update(keys)
 
