@@ -224,9 +224,9 @@ class Postgres:
         if self._connection is not None and self._connection.is_closed():
             self._drop()
         if self._connection is None:
+            was_silent, self._was_silent = self._was_silent, False
             self._connection = await self._connect()
-            if self._was_silent:
-                self._was_silent = False
+            if was_silent:
                 self._patience.connected(again=self._at == self._lost)
         self._unsure = ""
         result = await work(self._connection)
