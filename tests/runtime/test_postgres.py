@@ -208,21 +208,29 @@ async def test_a_commit_that_no_standby_has_is_not_acknowledged(postgres: Server
     await database.leave()
 
 
-async def test_what_is_given_up_is_ended_on_the_server(postgres: Server) -> None:
+@pytest.mark.parametrize("in_a_thread", [False, True])
+async def test_what_is_given_up_is_ended_on_the_server(postgres: Server, in_a_thread: bool) -> None:
     """Each commit that waits for a standby has a session; of those that nobody listens to any more none is left."""
     database = Postgres(url_of(postgres), "giving up", seconds=0.5)
-    await database.ask(lambda connection: connection.execute("CREATE TABLE IF NOT EXISTS given_up (number INTEGER)"))
+
+    async def ask(statement: str) -> None:
+        if in_a_thread:
+            await asyncio.to_thread(database.execute, statement)
+        else:
+            await database.ask(lambda connection: connection.execute(statement))
+
+    await ask("CREATE TABLE IF NOT EXISTS given_up (number INTEGER)")
     postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
     try:
         for _ in range(6):
             with pytest.raises(Unavailable):
-                await database.ask(lambda connection: connection.execute("INSERT INTO given_up VALUES (1)"))
+                await ask("INSERT INTO given_up VALUES (1)")
         async with asyncio.timeout(20):
-            while await sessions_of(postgres, "giving up") > 1:
+            while await sessions_of(postgres, "giving up"):
                 await asyncio.sleep(0.05)
     finally:
         postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
-        await database.leave()
+        await (asyncio.to_thread(database.close) if in_a_thread else database.leave())
 
 
 async def sessions_of(server: Server, application: str) -> int:

@@ -200,7 +200,11 @@ class Postgres:
         """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(self.ask(work))
+        try:
+            return self._loop.run_until_complete(self.ask(work))
+        finally:
+            if self._parting:  # nothing goes on by itself between two calls
+                self._loop.run_until_complete(self._parted())
 
     async def ask(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """The same in an event loop that runs, always the same one; not twice at once. End with `leave`."""
@@ -352,6 +356,9 @@ class Postgres:
             with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
                 await self._connection.close(timeout=_PART_SECONDS)
         self._drop()
+        await self._parted()
+
+    async def _parted(self) -> None:
         await asyncio.gather(*self._parting)
 
 
