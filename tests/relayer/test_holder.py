@@ -18,7 +18,9 @@ from millrace.chain.transaction import client_hash
 from millrace.cli import main
 from millrace.relayer.app import Service
 from millrace.relayer.journal.identity import IdentityError
+from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError
+from millrace.relayer.network.key_balances import KeyBalances
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.signing.handle import SignerError
 
@@ -154,6 +156,24 @@ async def test_a_relayer_whose_lease_is_gone_ends(world: Any) -> None:
     running, world._running = world._running, None
     with pytest.raises(OSError, match="signs no more"):
         await running
+
+
+async def test_leases_are_renewed_during_a_slow_start(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the moment on in which they are taken: a start may take longer than they last."""
+    renewed, renew = asyncio.Event(), LeaseKeeper._renew
+
+    async def noted(keeper: LeaseKeeper) -> None:
+        await renew(keeper)
+        renewed.set()
+
+    async def slow(_: KeyBalances) -> None:
+        async with asyncio.timeout(20):
+            await renewed.wait()
+
+    monkeypatch.setattr(LeaseKeeper, "_renew", noted)
+    monkeypatch.setattr(KeyBalances, "refresh", slow)
+    service = await world.start()
+    assert service.keys.why_not() is None
 
 
 async def test_two_policies_that_take_turns(world: Any) -> None:

@@ -29,6 +29,8 @@ from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
 from millrace.relayer.journal.identity import JOURNAL
+from millrace.relayer.journal.postgres_leases import PostgresLeases
+from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.protocol import reasons
@@ -367,6 +369,30 @@ async def test_clients_are_told_nothing_of_the_server(several: Several, kind: ty
     assert health["sponsoring"] != "ok"
     for told in (*(refusal.detail for refusal in refusals), *map(str, health.values())):
         assert "5432" not in told and "slots" not in told
+
+
+async def test_a_server_that_is_away_for_a_moment_ends_no_start(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither where the seat's claims are read nor where the keys are taken: both are asked for again."""
+    asked: list[str] = []
+
+    def away_once(kind: type[Any], name: str) -> None:
+        ask = getattr(kind, name)
+
+        def work(*args: Any) -> Any:
+            asked.append(name)
+            if asked.count(name) == 1:
+                raise Unavailable("it is away for a moment")
+            return ask(*args)
+
+        monkeypatch.setattr(kind, name, work)
+
+    away_once(Seats, "each_since")
+    away_once(PostgresLeases, "take")
+    one = await several.start("one")
+    assert asked == ["each_since"] * 2 + ["take"] * 2
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
 
 
 async def test_who_does_not_share_is_refused(several: Several) -> None:

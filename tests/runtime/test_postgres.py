@@ -208,6 +208,149 @@ async def test_a_commit_that_no_standby_has_is_not_acknowledged(postgres: Server
     await database.leave()
 
 
+@pytest.mark.parametrize("in_a_thread", [False, True])
+async def test_what_is_given_up_is_ended_on_the_server(postgres: Server, in_a_thread: bool) -> None:
+    """Each commit that waits for a standby has a session; of those that nobody listens to any more none is left."""
+    database = Postgres(url_of(postgres), "giving up", seconds=0.5)
+
+    async def ask(statement: str) -> None:
+        if in_a_thread:
+            await asyncio.to_thread(database.execute, statement)
+        else:
+            await database.ask(lambda connection: connection.execute(statement))
+
+    await ask("CREATE TABLE IF NOT EXISTS given_up (number INTEGER)")
+    postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        async with asyncio.timeout(40):
+            given_up = 0
+            while given_up < 6:
+                try:
+                    await ask("INSERT INTO given_up VALUES (1)")
+                except Unavailable:
+                    given_up += 1
+            while await sessions_of(postgres, "giving up"):
+                await asyncio.sleep(0.05)
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+        await (asyncio.to_thread(database.close) if in_a_thread else database.leave())
+
+
+async def sessions_of(server: Server, application: str) -> int:
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"
+    return int(await asyncio.to_thread(server.sql, query))
+
+
+async def test_who_waits_for_a_lock_and_is_killed_leaves_no_session(postgres: Server) -> None:
+    """Its server looks for it, and does not take the lock for somebody who has gone."""
+    holder, killed = Postgres(url_of(postgres), "holding"), Postgres(url_of(postgres), "killed")
+
+    async def lock(connection: Connection) -> None:
+        await connection.execute("SELECT pg_advisory_lock(11)")
+
+    await holder.ask(lock)
+    waiting = asyncio.ensure_future(killed.ask(lock))
+    async with asyncio.timeout(20):
+        while "t" not in await asyncio.to_thread(postgres.sql, "SELECT NOT granted FROM pg_locks WHERE objid = 11"):
+            await asyncio.sleep(0.05)
+        killed._connection.terminate()
+        with pytest.raises(Unavailable):
+            await waiting
+        while await sessions_of(postgres, "killed"):
+            await asyncio.sleep(0.05)
+    await holder.leave()
+    await killed.leave()
+
+
+async def test_a_server_that_is_slow_is_waited_for_longer_each_time(postgres: Server) -> None:
+    """What takes longer than usual is not begun for ever without an answer, as long as its server takes connections."""
+    database = Postgres(url_of(postgres), "slow", seconds=0.5, most=4.0)
+
+    async def work(connection: Connection) -> int:
+        return int(await connection.fetchval("SELECT 1 FROM pg_sleep(1)"))
+
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(Unavailable):
+                assert await database.ask(work) == 1
+                break
+    await database.leave()
+
+
+async def test_patience_is_for_the_server_that_took_the_next_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice as much each time, up to a bound; another server has the usual one, and so has one that is quick again."""
+    now, there = 100.0, {"a"}
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    database = Postgres(Secret("postgresql://me@a,b/db"), "several", seconds=3.0, most=10.0)
+
+    async def connect(url: str) -> Fake:
+        host = url.partition("@")[2].partition("/")[0]
+        if host not in there:
+            raise ConnectionRefusedError
+        return Fake(host)
+
+    async def silent(_: Fake) -> None:
+        raise TimeoutError
+
+    async def host(connection: Fake) -> str:
+        return connection.url
+
+    monkeypatch.setattr(database, "_connect_to", connect)
+    found = []
+    for _ in range(4):
+        await database.ask(host)
+        found.append(database._patience.seconds)
+        with pytest.raises(Unavailable):
+            await database.ask(silent)
+    there = {"b"}
+    assert await database.ask(host) == "b" and found == [3.0, 6.0, 10.0, 10.0] and database._patience.seconds == 3.0
+    with pytest.raises(Unavailable):
+        await database.ask(silent)
+    await database.ask(host)
+    assert database._patience.seconds == 6.0
+    now += 61
+    assert database._patience.seconds == 3.0
+
+
+async def test_a_server_that_goes_silent_in_a_transaction_is_waited_for_once(postgres: Server) -> None:
+    """Its end is not asked for on a connection that was given up."""
+    stalls = False
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", postgres.port)
+
+        async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            nonlocal stalls
+            while data := await source.read(65536):
+                if not stalls:
+                    sink.write(data)
+
+        try:
+            await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+        except OSError:
+            pass
+        finally:
+            back.close()
+            writer.close()
+
+    proxy = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = proxy.sockets[0].getsockname()[1]
+    database = Postgres(Secret(postgres.url.replace(str(postgres.port), str(port))), "stalled", seconds=2.0)
+
+    async def work(connection: Connection) -> None:
+        nonlocal stalls
+        async with connection.transaction():
+            stalls = True
+            await connection.execute("SELECT 1")
+
+    await database.ask(lambda connection: connection.execute("SELECT 1"))
+    async with asyncio.timeout(3.5):
+        with pytest.raises(Unavailable, match="no answer in time"):
+            await database.ask(work)
+    await database.leave()
+    proxy.close()
+
+
 async def test_what_a_server_ends_for_its_settings_may_pass(postgres: Server) -> None:
     """A transaction that stood still, and a lock that is waited for in vain: the next time it may go."""
     database, other = Postgres(url_of(postgres), "impatient"), Postgres(url_of(postgres), "locking")

@@ -132,7 +132,6 @@ class Service:
         self.journal = Journal(Path(settings.data_dir) / "journal.sqlite", settings.mark_path)
         self.api: ChainApi | None = None
         self.keys = Keys(settings, self.journal.path)
-        self.keys.on_return = self._sign_missed
         self.peer: Peer | None = None
         self.rounds = Rounds(settings.round_ms)
         self.round_length: RoundLength | None = None
@@ -189,7 +188,6 @@ class Service:
         await self._open_fates()
         self.leases = keeper_of(settings, self.identity, self.journal, shared)
         self._started.push_async_callback(self.leases.close)
-        self.leases.on_return = self._sign_missed
         self.safe_start = recovery.SafeStart(self.journal, recovered)
         self.lifecycle.approvals.safe_start = self.safe_start
         await self.safe_start.apply()
@@ -301,6 +299,7 @@ class Service:
         if self.peer is not None:
             await self.peer.start()
         await self.cosigner.recover()
+        self.keys.on_return = self.leases.on_return = self._sign_missed
         await self.key_balances.refresh()
         await self._serve()
 

@@ -31,9 +31,10 @@ class Keys:
         """Told when a signing process is back that had gone away."""
 
     def own(self, identity: str, leases: LeaseKeeper) -> None:
-        """Say whose keys they are, by the identity of the data directory, and who keeps their leases."""
+        """Say whose keys they are, by the identity of the data directory, and who keeps their leases from now on."""
         self._where = msgspec.structs.replace(self._where, owner=identity)
         self._leases = leases
+        leases.start()
 
     @property
     def relayers(self) -> Relayers:
@@ -50,7 +51,7 @@ class Keys:
             log.warning("no keys are set: relay and sign are refused")
             return
         leases, signer = self._leases, SigningProcess(self._where, self._timeout)
-        signer.on_return = self.on_return
+        signer.on_return = lambda: self.on_return()
         signer.why_not = lambda: leases.why_not(signer.relayers.values())
         try:
             await signer.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
@@ -31,6 +32,10 @@ _AGAIN_SECONDS = 0.2
 _COMMAND_SECONDS = 60.0
 ANSWER_SECONDS = 3.0
 """Where others wait meanwhile: a server that says nothing for so long is asked anew, maybe another one of the URL."""
+_SLOW_SECONDS = 60.0
+"""For so long after an answer that took longer than usual the next one may, too."""
+_PART_SECONDS = 1.0
+"""A server that is there ends what it is asked to end, and a session, in a hundredth of that."""
 END_IDLE = "SET idle_in_transaction_session_timeout = '5s'"
 """For who locks what others need: a process that stands still in a transaction must not hold them up."""
 _LOCK_SECONDS = 5.0  # a session whose client was killed may live on for a moment
@@ -45,6 +50,8 @@ _SESSION = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_LOOK_FOR_CLIENT = "SET client_connection_check_interval = '1s'"
+"""Of a session that waits for a lock; where the server's system cannot tell it says so, and waits."""
 _TIMELINE = """
 SELECT system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int FROM pg_control_system()
 """
@@ -81,6 +88,71 @@ class Damaged(Refused):
     """The server cannot read what is asked for; other questions it may answer."""
 
 
+class _Patience:
+    """How long an answer is waited for.
+
+    Given up, a server may be gone, or slow: where it takes a new connection the next answer has twice the time. Else
+    what takes longer than that would be begun for ever, and none of it heard of.
+    """
+
+    def __init__(self, seconds: float, most: float) -> None:
+        self._least, self.most = seconds, max(seconds, most)
+        self._seconds = seconds
+        self._ends = -math.inf
+
+    @property
+    def seconds(self) -> float:
+        """Of the next answer."""
+        return self._seconds if time.monotonic() < self._ends else self._least
+
+    def heard(self, seconds: float) -> None:
+        """An answer took so long."""
+        if seconds > self._least:
+            self._ends = time.monotonic() + _SLOW_SECONDS
+
+    def connected(self, *, again: bool) -> None:
+        """After an answer was given up; `again`: to the same server."""
+        self._seconds = min(2 * self.seconds, self.most) if again else self._least
+        self._ends = time.monotonic() + _SLOW_SECONDS
+
+
+class _Session(asyncpg.Connection):  # type: ignore[misc]
+    """A connection on which nothing more is asked once an answer was given up.
+
+    Else the end of a transaction would be asked of the server that says nothing, and waited for as long once more.
+    """
+
+    patience: _Patience | None = None
+    given_up: type[BaseException] | None = None
+    """How the last question ended."""
+
+    async def execute(self, query: str, *values: Any, timeout: float | None = None) -> Any:
+        return await self._patiently(super().execute, query, values, timeout)
+
+    async def fetch(self, query: str, *values: Any, timeout: float | None = None) -> Any:
+        return await self._patiently(super().fetch, query, values, timeout)
+
+    async def fetchrow(self, query: str, *values: Any, timeout: float | None = None) -> Any:
+        return await self._patiently(super().fetchrow, query, values, timeout)
+
+    async def fetchval(self, query: str, *values: Any, timeout: float | None = None) -> Any:
+        return await self._patiently(super().fetchval, query, values, timeout)
+
+    async def _patiently(self, ask: Any, query: str, values: tuple[Any, ...], timeout: float | None) -> Any:
+        if self.given_up is not None:
+            raise self.given_up
+        if self.patience is None:  # asyncpg's own questions while it connects
+            return await ask(query, *values, timeout=timeout)
+        began = time.monotonic()
+        try:
+            answer = await ask(query, *values, timeout=timeout or self.patience.seconds)
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self.given_up = type(error)
+            raise
+        self.patience.heard(time.monotonic() - began)
+        return answer
+
+
 class Postgres:
     """One connection, opened at the first call and again after it was lost. Not for two threads at once.
 
@@ -94,10 +166,16 @@ class Postgres:
         application: str,
         on_connect: Callable[[Connection], Awaitable[int | None]] | None = None,
         seconds: float = _COMMAND_SECONDS,
+        most: float = 0.0,
     ) -> None:
-        """`seconds`: a server that has not answered a command by then is taken for one that is gone."""
+        """`seconds`: a server that has not answered a command by then is taken for one that is gone. One that is there
+        all the same is given more time, up to `most`."""
         self._url = url
         self._seconds = seconds
+        self._patience = _Patience(seconds, most)
+        self._was_silent = False
+        """The last answer was given up."""
+        self._parting: set[asyncio.Task[None]] = set()
         self._session = {**_SESSION, "application_name": application}
         self._on_connect = on_connect
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -122,7 +200,11 @@ class Postgres:
         """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(self.ask(work))
+        try:
+            return self._loop.run_until_complete(self.ask(work))
+        finally:
+            if self._parting:  # nothing goes on by itself between two calls
+                self._loop.run_until_complete(self._parted())
 
     async def ask(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """The same in an event loop that runs, always the same one; not twice at once. End with `leave`."""
@@ -134,6 +216,7 @@ class Postgres:
         except _PASSING as error:
             if isinstance(error, Unavailable | Refused):
                 raise
+            self._was_silent = isinstance(error, TimeoutError)
             self._drop()
             raise Unavailable(f"{self.place}: {_words(error)}") from None
         except (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError) as error:
@@ -145,7 +228,10 @@ class Postgres:
         if self._connection is not None and self._connection.is_closed():
             self._drop()
         if self._connection is None:
+            was_silent, self._was_silent = self._was_silent, False
             self._connection = await self._connect()
+            if was_silent:
+                self._patience.connected(again=self._at == self._lost)
         self._unsure = ""
         result = await work(self._connection)
         if self._unsure:
@@ -216,18 +302,22 @@ class Postgres:
             connection = await asyncpg.connect(
                 url,
                 timeout=min(_CONNECT_SECONDS, self._seconds),
-                command_timeout=self._seconds,
+                command_timeout=self._patience.most,
                 server_settings=self._session,
+                connection_class=_Session,
             )
         except ValueError:  # its text may show the URL
             raise Refused("write the URL as postgresql://user:password@host:port/database") from None
         connection.add_log_listener(self._hear)
-        if self._on_connect is not None:
-            try:
+        connection.patience = self._patience
+        try:
+            with contextlib.suppress(asyncpg.PostgresError):
+                await connection.execute(_LOOK_FOR_CLIENT)
+            if self._on_connect is not None:
                 self._ranks[url] = await self._on_connect(connection) or 0
-            except BaseException:
-                connection.terminate()
-                raise
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
     def fetch(self, query: str, *values: object) -> list[Any]:
@@ -239,10 +329,18 @@ class Postgres:
         self.run(lambda connection: connection.execute(script))
 
     def _drop(self) -> None:
-        if self._connection is not None:
-            self._lost = self._at
-            self._connection.terminate()
-            self._connection = None
+        """Give the connection up, and have the server end what it was asked: it does not look for us while it waits for
+        a standby, and would go on with one session for each that was given up, until it has no more."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        self._lost = self._at
+        if getattr(connection, "given_up", None) is None:
+            connection.terminate()
+            return
+        parting = asyncio.ensure_future(_part(connection))
+        self._parting.add(parting)
+        parting.add_done_callback(self._parting.discard)
 
     def close(self) -> None:
         """Say goodbye if the server listens, and end."""
@@ -256,8 +354,37 @@ class Postgres:
         """The same for who used `ask`."""
         if self._connection is not None:
             with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
-                await self._connection.close(timeout=1.0)
+                await self._connection.close(timeout=_PART_SECONDS)
         self._drop()
+        await self._parted()
+
+    async def _parted(self) -> None:
+        await asyncio.gather(*self._parting)
+
+
+async def _part(connection: Connection) -> None:
+    """Have ended what was given up, and leave: it takes back what it was asked, which counted for nobody any more."""
+    with contextlib.suppress(*_PASSING, asyncpg.PostgresError):
+        await connection.close(timeout=_PART_SECONDS)
+
+
+class Timelines:
+    """Those that were met, by database: nobody goes back to an old primary who knows the promoted one."""
+
+    def __init__(self) -> None:
+        self._highest: dict[int, int] = {}
+
+    async def check(self, connection: Connection, place: str) -> int:
+        """The server's timeline. Raises `Unfit`."""
+        database, timeline = await timeline_of(connection)
+        if timeline < self._highest.get(database, 0):
+            raise Unfit(
+                f"{place}: one of these servers is an old primary, of timeline {timeline}, and another was promoted, "
+                f"of timeline {self._highest[database]}: stop the old one, or start this relayer anew if that one is "
+                "gone for good"
+            )
+        self._highest[database] = timeline
+        return timeline
 
 
 async def use_schema(connection: Connection, name: str) -> None:

@@ -18,7 +18,8 @@ from millrace.relayer.journal import common_programmes
 from millrace.relayer.journal import seats as seats_module
 from millrace.relayer.journal.common_programmes import FORGET_DAYS, Charged, Limits, Total
 from millrace.relayer.journal.programmes import User
-from millrace.relayer.journal.seats import Progress, Seats
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import Connection
 from relayer.journal.test_seats import A, B, Open, sat

@@ -18,6 +18,7 @@ from millrace.relayer.journal.lease_keeper import LeaseKeeper
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.settings import RelayerSettings
+from millrace.runtime.postgres import Refused, Unavailable
 from millrace.runtime.settings import Secret
 
 KEY, OTHER = b"\1" * 32, b"\2" * 32
@@ -28,6 +29,8 @@ class Store:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
+        self.left = seconds
+        """Of what is taken or renewed: others may have renewed it a while ago."""
         self.answers: Iterator[Exception | None] = iter(())
         self.asked: list[tuple[str, Held]] = []
         self.called = asyncio.Event()
@@ -43,11 +46,13 @@ class Store:
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         return {}
 
-    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> None:
+    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> float:
         self._answer("take", mine)
+        return self.left
 
-    def renew(self, mine: Held) -> None:
+    def renew(self, mine: Held) -> float:
         self._answer("renew", mine)
+        return self.left
 
     def give_back(self, keys: Collection[bytes], mine: Held) -> None:
         self._answer("give back", mine)
@@ -88,6 +93,34 @@ async def test_it_may_sign_for_two_thirds_of_the_time_it_asked_for() -> None:
         assert keeper.why_not([KEY]) is None
         await keeper.give_back([KEY])
         assert "no lease" in str(keeper.why_not([KEY]))
+
+
+async def test_what_others_renewed_a_while_ago_ends_earlier() -> None:
+    """What is left of a lease that several hold together counts, whatever a whole one is, less the last third."""
+    store, clock = Store(15.0), Clock()
+    async with kept(store, clock, iter(range(100))) as keeper:
+        store.left = 12.0
+        await keeper.take([KEY])
+        assert keeper.seconds_left == pytest.approx(7.0)
+        store.left = 15.0
+        await keeper.take([OTHER])
+        assert keeper.seconds_left == pytest.approx(7.0), "the first key has no more for that"
+        store.left = 9.0
+        await keeper._renew()
+        assert keeper.seconds_left == pytest.approx(4.0)
+
+
+async def test_a_server_that_is_away_for_a_moment_ends_no_start() -> None:
+    """It is asked again until it answers; what it refuses is refused."""
+    store = Store(15.0)
+    async with kept(store, Clock(), iter(range(100))) as keeper:
+        store.answers = iter([Unavailable("away"), Unavailable("away"), None])
+        async with asyncio.timeout(20):
+            await keeper.take([KEY])
+        assert [what for what, _ in store.asked] == ["take"] * 3 and keeper.why_not([KEY]) is None
+        store.answers = iter([Refused("no such database")])
+        with pytest.raises(Refused):
+            await keeper.take([OTHER])
 
 
 async def test_a_lease_ends_while_the_machine_is_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,6 +167,7 @@ async def test_a_store_that_is_away_is_asked_again() -> None:
     async with kept(store, Clock(), numbers) as keeper:
         await keeper.take([KEY])
         store.answers = iter([OSError("away"), OSError("away"), None])
+        keeper.start()
         running = asyncio.create_task(keeper.run())
         async with asyncio.timeout(10):
             while len(store.asked) < 5:
@@ -161,6 +195,7 @@ async def test_keys_have_returned_when_they_may_sign_again() -> None:
         await keeper.take([KEY])
         keeper.on_return = lambda: returns.append(len(store.asked)) if keeper.why_not([KEY]) is None else None
         store.answers = answers()
+        keeper.start()
         running = asyncio.create_task(keeper.run())
         async with asyncio.timeout(10):
             while len(store.asked) < 7:
@@ -177,6 +212,7 @@ async def test_who_lost_a_lease_ends() -> None:
     async with kept(store, Clock(), iter(range(100))) as keeper:
         await keeper.take([KEY])
         store.answers = iter([LeaseError("taken over")])
+        keeper.start()
         with pytest.raises(OSError, match=r"taken over.*signs no more"):
             async with asyncio.timeout(10):
                 await keeper.run()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseHeld, LeaseStore, default_folder
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.runtime.postgres import _LOCK_SPACE, Unavailable
+from millrace.runtime.postgres import _LOCK_SPACE, Unavailable, Unfit
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
 from servers.postgres import Postgres
@@ -215,6 +217,115 @@ def test_who_stands_still_while_it_makes_tables_holds_nobody_up(tmp_path: Path, 
     finally:
         other.close()
         store.close()
+
+
+@pytest.fixture
+def together(tmp_path: Path, postgres: Postgres) -> Iterator[Callable[[], PostgresLeases]]:
+    """Opens stores of relayers that hold their keys together."""
+    with ExitStack() as stack:
+
+        def opened() -> PostgresLeases:
+            store = PostgresLeases(Secret(postgres.url), tmp_path.name, SECONDS, shared=A)
+            stack.callback(store.close)
+            return store
+
+        yield opened
+
+
+def test_of_those_who_hold_keys_together_one_renews(
+    together: Callable[[], PostgresLeases], tmp_path: Path, postgres: Postgres
+) -> None:
+    """The others, and who starts, wait for no lock while that was a moment ago: they are told how much is left."""
+    first, second, other = together(), together(), Database(Secret(postgres.url), "a commit that takes long")
+    table = f'"{tmp_path.name}".leases'
+    assert first.take([K1, K2], held()) == SECONDS
+    other.execute(f"BEGIN; SELECT 1 FROM {table} FOR UPDATE")
+    assert SECONDS * 0.75 < second.take([K1, K2], held()) <= SECONDS
+    assert SECONDS * 0.75 < second.renew(held()) <= SECONDS
+    other.execute(f"UPDATE {table} SET expires_at = expires_at - interval '30 s'; COMMIT")
+    assert second.renew(held()) == SECONDS and SECONDS * 0.75 < first.renew(held()) <= SECONDS
+    first.give_back([K1], held())
+    assert second.renew(held()) > SECONDS * 0.75, "who leaves takes nothing from the others"
+    other.execute(f"UPDATE {table} SET word = 'another'")
+    with pytest.raises(LeaseError, match="taken over"):
+        second.renew(held())
+    other.close()
+
+
+def test_what_others_renewed_counts_once_it_is_on_the_standby(
+    together: Callable[[], PostgresLeases], postgres: Postgres
+) -> None:
+    """Somebody may have cut off their wait for it: to read what they wrote waits as they had to."""
+    first, second = together(), together()
+    first.take([K1], held())
+    second.take([K1], held())
+    postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    deadline = time.monotonic() + SECONDS / 6  # with a quarter over it would be renewed
+    try:
+        with pytest.raises(Unavailable):
+            while time.monotonic() < deadline:  # the server takes a moment to hear of its settings
+                second.renew(held())
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+    assert second.renew(held()) <= SECONDS
+
+
+def test_who_takes_a_key_keeps_nobody_from_renewing_another(
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relayer that stands still in the middle of its start has locked nothing but what it takes."""
+    other, starting = open_store(), open_store()
+    starting.take([K1], held())
+    starting.give_back([K1], held())
+    other.take([K2], held())
+    renewed = []
+
+    def renew(*_: object) -> None:
+        renewed.append(pool.submit(other.renew, held()).result())
+
+    for module in ("leases", "postgres_leases"):
+        monkeypatch.setattr(f"millrace.relayer.journal.{module}.check", renew)
+    with ThreadPoolExecutor(1) as pool:
+        starting.take([K1], held())
+    assert renewed == [other.seconds]
+
+
+def test_a_key_that_nobody_had_is_taken_by_one_of_several_at_once(tmp_path: Path, postgres: Postgres) -> None:
+    """Also in the moment in which there is nothing of it that could be locked."""
+    url = Secret(postgres.url)
+    stores = [PostgresLeases(url, tmp_path.name, SECONDS) for _ in range(4)]
+
+    def take(store: PostgresLeases, key: bytes) -> bool:
+        try:
+            store.take([key], held())
+        except LeaseHeld:
+            return False
+        return True
+
+    with ThreadPoolExecutor(len(stores)) as pool:
+        for number in range(20):
+            assert sum(pool.map(take, stores, [bytes([number]) * 32] * len(stores))) == 1
+    for store in stores:
+        store.close()
+
+
+def test_nobody_goes_back_to_an_old_primary(
+    tmp_path: Path, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may acknowledge what the promoted one never hears of."""
+    timelines = iter([(1, 2), (1, 1), (1, 2)])
+
+    async def timeline_of(_: object) -> tuple[int, int]:
+        return next(timelines)
+
+    monkeypatch.setattr("millrace.runtime.postgres.timeline_of", timeline_of)
+    store = PostgresLeases(Secret(postgres.url), tmp_path.name, SECONDS)
+    store.take([K1], held())
+    store._db._connection.terminate()
+    with pytest.raises(Unfit, match="an old primary, of timeline 1, and another was promoted, of timeline 2"):
+        store.renew(held())
+    store.renew(held())
+    store.close()
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

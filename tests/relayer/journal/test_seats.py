@@ -18,7 +18,8 @@ from millrace.relayer.journal import seats as seats_module
 from millrace.relayer.journal import sharing as sharing_module
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
-from millrace.relayer.journal.seats import Progress, SeatError, Seats, Shared
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import RETRY_SECONDS, ClaimDamaged, ClaimsError, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record

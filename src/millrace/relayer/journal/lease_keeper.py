@@ -16,6 +16,7 @@ from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, LeaseStore
 from millrace.relayer.journal.set_backs import SetBacks
 from millrace.relayer.journal.writer import JournalError
+from millrace.runtime.postgres import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def seconds_since_boot() -> float:
 
 
 class LeaseKeeper:
-    """`take` before anything is signed, `run` as long as the service does, `close` when nothing is signed any more.
+    """`start` first, `take` before anything is signed, `close` when nothing is signed any more; `run` tells of the end.
 
     The store has a thread of its own: it may wait for a disk or a server.
     """
@@ -64,6 +65,7 @@ class LeaseKeeper:
         """Renewals that did not come through."""
         self.on_return: Callable[[], None] = lambda: None
         """Told when keys may sign again: what was journalled meanwhile is not signed yet."""
+        self._work: asyncio.Task[None] | None = None
 
     @property
     def seconds_left(self) -> float:
@@ -80,9 +82,10 @@ class LeaseKeeper:
         return None
 
     async def take(self, keys: Collection[bytes]) -> None:
-        """Hold these, too. Raises `LeaseError`, or `OSError` when the store cannot be reached.
+        """Hold these, too. Raises `LeaseError`, or `OSError` when the store refuses.
 
-        What is left of a process that was killed is waited for, once: who renews it meanwhile is alive.
+        A store that is away is waited for. So is what is left of a process that was killed, once: who renews it
+        meanwhile is alive.
         """
         if not set(keys) - self._keys:
             return
@@ -96,13 +99,23 @@ class LeaseKeeper:
             await self._take(keys)
 
     async def _take(self, keys: Collection[bytes]) -> None:
+        told = False
+        while True:
+            try:
+                return await self._take_now(keys)
+            except Unavailable as error:
+                if not told:
+                    log.warning("the leases' server is waited for", extra={"error": str(error)})
+                told = True
+            await asyncio.sleep(_WAIT_MORE)
+
+    async def _take_now(self, keys: Collection[bytes]) -> None:
         remembered = await self._call(lambda store: store.remembered(keys))
         self._set_backs.follow(remembered.values())
         mine = self._mine()
         began = self._clock()
-        await self._call(lambda store: store.take(keys, mine))
-        if not self._keys:
-            self._valid_until = self._until(began)
+        until = self._until(began, await self._call(lambda store: store.take(keys, mine)))
+        self._valid_until = min(self._valid_until, until) if self._keys else until
         self._keys.update(keys)
 
     async def give_back(self, keys: Collection[bytes]) -> None:
@@ -114,8 +127,16 @@ class LeaseKeeper:
         except (LeaseError, OSError) as error:
             log.warning("leases are not given back: they end by themselves", extra={"error": str(error)})
 
+    def start(self) -> None:
+        """Renew from now on what is held: what follows at the start of a service may take longer than a lease."""
+        self._work = asyncio.create_task(self._keep())
+
     async def run(self) -> None:
-        """Renew for ever. Raises `OSError` when another has taken a key: this relayer must end."""
+        """For ever. Raises `OSError` when another has taken a key: this relayer must end."""
+        assert self._work is not None
+        await asyncio.shield(self._work)
+
+    async def _keep(self) -> None:
         failed = ""
         while True:
             await asyncio.sleep(self._period())
@@ -141,12 +162,15 @@ class LeaseKeeper:
     async def _renew(self) -> None:
         mine = self._mine()
         began = self._clock()
-        await self._call(lambda store: store.renew(mine))
+        left = await self._call(lambda store: store.renew(mine))
         self._refused = self._refused or self.seconds_left <= 0
-        self._valid_until = self._until(began)
+        self._valid_until = self._until(began, left)
 
     async def close(self) -> None:
         """Give everything back."""
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
         if self._keys:
             await self.give_back(list(self._keys))
         if self._store is not None:
@@ -157,10 +181,10 @@ class LeaseKeeper:
         seconds = math.inf if self._store is None else self._store.seconds
         return min(RENEW_SECONDS, seconds / 5)
 
-    def _until(self, began: float) -> float:
+    def _until(self, began: float, left: float) -> float:
         """The end of what was asked for at `began`, which nobody can have granted earlier."""
         seconds = math.inf if self._store is None else self._store.seconds
-        return began + seconds * (1 - MARGIN)
+        return began + left - seconds * MARGIN if math.isfinite(seconds) else math.inf
 
     def _mine(self) -> Held:
         with contextlib.suppress(JournalError):  # what was read last was true, too

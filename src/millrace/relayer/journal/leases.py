@@ -55,19 +55,21 @@ class LeaseStore(Protocol):
     """Where leases are kept. For one thread at a time, which may wait; what cannot be reached raises `OSError`."""
 
     seconds: float
-    """For so long after `take` or `renew` nobody else gets it."""
+    """Of a whole lease."""
 
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         """What is known of these keys."""
 
-    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> None:
+    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> float:
         """Hold these keys besides those held already; all or none, on disk when this returns. Raises `LeaseError`.
 
-        `force` asks nothing of the past: what is alive is refused all the same.
+        For so many seconds, from the question on, nobody else gets them. `force` asks nothing of the past: what is
+        alive is refused all the same.
         """
 
-    def renew(self, mine: Held) -> None:
-        """Go on holding, and remember how far we have come. Raises `LeaseError` when another has taken one."""
+    def renew(self, mine: Held) -> float:
+        """Go on holding, and remember how far we have come; for how many seconds. Raises `LeaseError` when another has
+        taken one."""
 
     def give_back(self, keys: Collection[bytes], mine: Held) -> None:
         """Hold these no more."""
@@ -121,7 +123,7 @@ class FileLeases:
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         return {key: held for key in keys if (held := self._read(key)) is not None}
 
-    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> None:
+    def take(self, keys: Collection[bytes], mine: Held, *, force: bool = False) -> float:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -141,14 +143,16 @@ class FileLeases:
         except BaseException:
             self._unlock(fresh)
             raise
+        return self.seconds
 
-    def renew(self, mine: Held) -> None:
+    def renew(self, mine: Held) -> float:
         for key, lock in self._locks.items():
             if not _is_still(lock, self._path(key, "lock")):
                 raise LeaseError(
                     f"the lease of {address.encode(key)} was removed from {self._folder} while it was held"
                 )
             self._write(key, mine)
+        return self.seconds
 
     def give_back(self, keys: Collection[bytes], mine: Held) -> None:
         held = [key for key in keys if key in self._locks]

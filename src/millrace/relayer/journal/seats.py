@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import msgspec
-
 from millrace.relayer.journal import common_programmes as programmes
 from millrace.relayer.journal.common_programmes import Charged, Limits, Total
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
 from millrace.relayer.journal.programmes import User
+from millrace.relayer.journal.progress import Progress, columns_of, tell
 from millrace.relayer.journal.server_clock import ServerClock
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import (
@@ -27,10 +26,10 @@ from millrace.runtime.postgres import (
     Connection,
     Postgres,
     Refused,
+    Timelines,
     Unavailable,
     Unfit,
     making,
-    timeline_of,
     use_schema,
 )
 from millrace.runtime.settings import Secret
@@ -127,31 +126,6 @@ SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM new)
 _WHOSE = """
 SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms, signature FROM claims
 JOIN unnest($1::bytea[], $2::bigint[]) AS asked (sender, nonce) USING (sender, nonce)
-"""
-_END = """
-UPDATE claims SET state = ended.state, cost = coalesce(ended.cost, claims.cost), ended_ms = ended.ended_ms
-FROM unnest($2::bytea[], $3::bigint[], $4::bytea[], $5::text[], $6::text[], $7::bigint[])
-    AS ended (sender, nonce, client_hash, state, cost, ended_ms)
-WHERE claims.sender = ended.sender AND claims.nonce = ended.nonce
-    AND claims.client_hash = coalesce(ended.client_hash, claims.client_hash) AND claims.seat = $1
-"""
-_FAILED = """
-UPDATE claims SET state = 'failed' FROM unnest($2::bytea[], $3::bigint[]) AS failed (sender, nonce)
-WHERE claims.sender = failed.sender AND claims.nonce = failed.nonce AND claims.seat = $1 AND state = 'finished'
-"""
-_SENT = """
-UPDATE claims SET broadcast = true FROM unnest($2::bytea[], $3::bigint[]) AS sent (sender, nonce)
-WHERE claims.sender = sent.sender AND claims.nonce = sent.nonce AND claims.seat = $1
-"""
-_SIGNED = """
-UPDATE claims SET signature = signed.signature FROM unnest($2::bytea[], $3::bigint[], $4::bytea[])
-    AS signed (sender, nonce, signature)
-WHERE claims.sender = signed.sender AND claims.nonce = signed.nonce AND claims.seat = $1
-"""
-_VOID = """
-DELETE FROM claims USING unnest($2::bytea[], $3::bigint[], $4::bytea[]) AS void (sender, nonce, client_hash)
-WHERE claims.sender = void.sender AND claims.nonce = void.nonce AND claims.client_hash = void.client_hash
-    AND claims.seat = $1 AND state = 'journalled'
 """
 _RENEW = f"""
 UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, open_since = $5,
@@ -258,48 +232,6 @@ class Shared(NamedTuple):
     failed: bool = False
 
 
-class Progress(msgspec.Struct):
-    """What is told beside claims, with the next renewal: how claims ended, and how far their holder has come."""
-
-    ends: list[tuple[bytes, int, bytes | None, str, str | None, int | None]] = []
-    """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
-    failed: list[tuple[bytes, int]] = []
-    """What did cost its fee and is known to have failed, by the end that is told with it or before."""
-    sent: list[tuple[bytes, int]] = []
-    """What was only signed, and is to be broadcast now."""
-    signed: list[tuple[bytes, int, bytes]] = []
-    """Signatures of what is only to be signed: it is never void."""
-    void: list[tuple[bytes, int, bytes]] = []
-    """What was claimed and did not get into the holder's own journal."""
-    reservations: int = 0
-    open_since: int = 0
-    """By the server's clock: ours may be set while claims are open."""
-    cursor: int | None = None
-    cursor_place: str = ""
-    keeps: int | None = None
-    """Portions beyond these are given away."""
-    needed: int | None = None
-    """Of them, at most."""
-    wants: bool = False
-    """Whether to take more, as far as nobody has them."""
-    sums: str = ""
-    """Of our policy; empty: others need not know."""
-    programmes: tuple[str, ...] = ()
-    """Of our policy: what all paid of them is asked for."""
-    may_vacate: bool = False
-    """Whether who was not heard of for long may lose what it did not need: not while the server was away itself."""
-
-    def follow(self, earlier: Progress) -> None:
-        """Tell with this what was to be told before it."""
-        self.ends = earlier.ends + self.ends
-        self.failed = earlier.failed + self.failed
-        self.sent = earlier.sent + self.sent
-        self.signed = earlier.signed + self.signed
-        self.void = earlier.void + self.void
-        if self.cursor is None:
-            self.cursor, self.cursor_place = earlier.cursor, earlier.cursor_place
-
-
 class Seats:
     """The server's rows, for one task at a time. Raises `Unavailable`, or `Refused` where waiting does not help."""
 
@@ -313,24 +245,16 @@ class Seats:
         self._schema = schema
         self._seats = seats
         self._needs_standby = needs_standby
-        self._timelines: dict[int, int] = {}
-        """By database the highest that was met."""
+        self._timelines = Timelines()
         self._word = secrets.token_hex(16)
-        self._db = Postgres(url, "millrace relayer claims", self._on_connect, seconds=ANSWER_SECONDS)
+        self._db = Postgres(url, "millrace relayer claims", self._on_connect, seconds=ANSWER_SECONDS, most=seconds)
 
     async def _on_connect(self, connection: Connection) -> int:
         if await connection.fetchval("SHOW fsync") != "on":
             raise Refused(f"{self._db.place}: the server runs with fsync = off: what it commits can be lost")
         if self._needs_standby and not await connection.fetchval(f"SELECT {_NAMES}"):
             raise (Refused if self.number < 0 else Unfit)(self._no_standby())
-        database, timeline = await timeline_of(connection)
-        if timeline < self._timelines.get(database, 0):
-            raise Unfit(
-                f"{self._db.place}: one of these servers is an old primary, of timeline {timeline}, and another was "
-                f"promoted, of timeline {self._timelines[database]}: stop the old one, or start this relayer anew if "
-                "that one is gone for good"
-            )
-        self._timelines[database] = timeline
+        timeline = await self._timelines.check(connection, self._db.place)
         await connection.execute(END_IDLE)
         await use_schema(connection, self._schema)
         if self.number >= 0 and (known := await connection.fetchval(_COMMITS)) < self.commits:
@@ -423,7 +347,7 @@ class Seats:
                     self._word, place, self.seconds, folder,
                 )  # fmt: skip
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
-                    await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+                    await connection.execute("SELECT pg_logical_emit_message(true, 'millrace', '')")
                 else:
                     self._check_standby(row["names"])
                     self.clock.answered(asked, row["now_ms"])
@@ -452,7 +376,6 @@ class Seats:
         """Tell progress and go on holding the seat. Raises `SeatError` when another has it."""
 
         ahead = self.clock.most_ahead_ms
-        ends = [(*item[:5], None if item[5] is None else item[5] + ahead) for item in progress.ends]
 
         async def work(connection: Connection) -> Renewed:
             async with connection.transaction():
@@ -469,22 +392,12 @@ class Seats:
                 position, portions, others_want, commits, now_ms, are_charged, names = row
                 self._check_standby(names)
                 self.clock.answered(asked, now_ms)
-                if progress.void:
-                    columns = _columns(progress.void, 3)
-                    await connection.execute(_VOID, self.number, *columns)
-                    await connection.execute(programmes.VOID, self.number, *columns[:2])
-                if progress.sent:
-                    await connection.execute(_SENT, self.number, *_columns(progress.sent, 2))
-                if progress.signed:
-                    await connection.execute(_SIGNED, self.number, *_columns(progress.signed, 3))
-                if ends:
-                    await connection.execute(_END, self.number, *_columns(ends, 6))
-                if progress.failed:
-                    await connection.execute(_FAILED, self.number, *_columns(progress.failed, 2))
+                await tell(connection, self.number, progress, ahead)
                 found = position
                 sums = _texts(await connection.fetch(_SUMS, self.number, progress.sums)) if progress.sums else ()
                 if progress.wants:
-                    position, portions = await self._more(connection, vacate=progress.may_vacate)
+                    more = await self._more(connection, vacate=progress.may_vacate)
+                    position, portions = more or (position, portions)
             if are_charged:  # not while the seat is locked: programmes are waited for
                 await programmes.settle(connection, self.number)
             paid = await connection.fetch(programmes.TOTALS, progress.programmes) if progress.programmes else ()
@@ -498,8 +411,10 @@ class Seats:
         return renewed
 
     async def _more(self, connection: Connection, *, vacate: bool) -> Any:
-        """Take portions that nobody has, one relayer after the other; our position, and how many we have."""
-        await connection.execute("SELECT 1 FROM sharing FOR UPDATE")
+        """Take portions that nobody has, one relayer after the other; our position, and how many we have. None while
+        another does: a renewal waits for nobody, who may stand still in the middle of it."""
+        if await connection.fetchval("SELECT 1 FROM sharing FOR UPDATE SKIP LOCKED") is None:
+            return None
         if vacate:
             await connection.execute(_VACATE, GONE_SECONDS)
         return await connection.fetchrow(_TAKE, self.number, AT_ONCE, PORTIONS * self._seats)
@@ -591,7 +506,7 @@ class Seats:
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
     ) -> tuple[Any, ...]:
         ahead = self.clock.most_ahead_ms
-        columns = _columns([_row(item, ahead) for item in records], 12)
+        columns = columns_of([_row(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
         return self.number, self._word, position, *columns, ended, needed, self._needs_standby
 
@@ -601,7 +516,7 @@ class Seats:
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has."""
-        rows = await self._fetch(_WHOSE, *_columns(names, 2))
+        rows = await self._fetch(_WHOSE, *columns_of(names, 2))
         ahead = self.clock.least_ahead_ms
         return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
 
@@ -671,10 +586,6 @@ class Seats:
 
 def _texts(rows: Sequence[Any]) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
-
-
-def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]
 
 
 def _claimed(row: tuple[Any, ...], ahead_ms: int) -> Claimed:

@@ -13,16 +13,18 @@ import math
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from millrace.chain import address
 from millrace.relayer.journal.allowances import Allowances
 from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
-from millrace.relayer.journal.seats import Claimed, Made, Progress, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import Claimed, Made, Seat, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
+from millrace.relayer.journal.waiting import Waiting, charged_of, name_of, next_group, settle
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.runtime.postgres import Damaged, Refused, Unavailable, Unfit
 
@@ -39,8 +41,6 @@ MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
 MAX_NOTED = 16
 """Failures of a server that are logged until it answers again, each once."""
-GROUP = 2_000
-"""Claims of one statement."""
 ASK_AGAIN = 5
 """Whose a nonce is that is not ours, and not free either: others let go of it between our claim and the question, but
 not so often."""
@@ -80,12 +80,6 @@ class ProgrammeFull(NonceTaken):
         super().__init__("the programme pays for no more of this sender's")
 
 
-class _Waiting(NamedTuple):
-    records: Sequence[Record]
-    charges: Sequence[Charge]
-    done: asyncio.Future[None]
-
-
 class Sharing:
     """`sit` first, then `settle_in`, then `start`; `run` tells of the end, `close` when nothing is signed any more."""
 
@@ -115,7 +109,7 @@ class Sharing:
         """Ours, as its last holder left it."""
         self._has_cursor = False
         """Whether the seat says where reading the events goes on."""
-        self._queue: list[_Waiting] = []
+        self._queue: list[Waiting] = []
         self._more = asyncio.Event()
         self._progress = Progress()
         self._telling: Progress | None = None
@@ -224,7 +218,7 @@ class Sharing:
         if self.waiting + len(records) > MAX_WAITING:
             raise JournalFull("the claims' server is too slow")
         done = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(records, charges, done))
+        self._queue.append(Waiting(records, charges, done))
         self.waiting += len(records)
         self._more.set()
         try:
@@ -300,17 +294,15 @@ class Sharing:
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
-        """See `Seats.each_since`; `take` may ask for nothing else here. Raises `JournalError`."""
-        try:
-            await self._call(lambda seats: seats.each_since(created_ms, open_since, take))
-        except (OSError, SeatError) as error:
-            raise ClaimsError(str(error)) from error
+        """See `Seats.each_since`; `take` may ask for nothing else here, and may get a claim twice. Raises
+        `JournalError`."""
+        await self._sure(lambda seats: seats.each_since(created_ms, open_since, take))
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
         taken, _ = await self._claim(records, ended_ms)
         for item in records:
-            claimed = taken.get(_name(item))
+            claimed = taken.get(name_of(item))
             if claimed is not None and claimed.client_hash != item.client_hash:
                 raise ClaimsError(
                     f"nonce {item.nonce} of {address.encode(item.sender)} is claimed for another transaction than the "
@@ -361,14 +353,16 @@ class Sharing:
         told = loop.time()
         try:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout_at(told + TELL_SECONDS):
-                        await self._more.wait()
+                if not self._queue:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout_at(told + TELL_SECONDS):
+                            await self._more.wait()
                 self._more.clear()
                 if not self._has_cursor and self._progress.cursor is not None:
                     await self._tell()  # else who has the seat after us would not hear how our first claims ended
-                while group := self._next_group():
+                if group := next_group(self._queue):
                     await self._serve(group)
+                # However many more have come: who only claims loses its seat.
                 if self._flushed or loop.time() >= told + TELL_SECONDS:
                     await self._tell()
                     told = loop.time()
@@ -378,33 +372,19 @@ class Sharing:
             raise OSError(self.lost) from error
         finally:
             for waiting in self._queue:
-                _settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
+                settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
 
-    def _next_group(self) -> list[_Waiting]:
-        """As many of what waits as go into one statement; each nonce is in it once."""
-        group: list[_Waiting] = []
-        names: set[tuple[bytes, int]] = set()
-        while len(group) < len(self._queue) and len(names) < GROUP:
-            following = self._queue[len(group)]
-            of_it = {(item.sender, item.nonce) for item in following.records}
-            if names & of_it:
-                break
-            names |= of_it
-            group.append(following)
-        del self._queue[: len(group)]
-        return group
-
-    async def _serve(self, group: list[_Waiting]) -> None:
+    async def _serve(self, group: list[Waiting]) -> None:
         # In one order for all relayers: else two that claim the same nonces would wait for each other.
-        records = sorted((item for waiting in group for item in waiting.records), key=_name)
+        records = sorted((item for waiting in group for item in waiting.records), key=name_of)
         try:
-            if not self._untold.isdisjoint(map(_name, records)):
+            if not self._untold.isdisjoint(map(name_of, records)):
                 # The same bytes once more: told of later, their earlier end would be taken for that of this claim.
                 await self._tell()
-                if not self._untold.isdisjoint(map(_name, records)):
+                if not self._untold.isdisjoint(map(name_of, records)):
                     self._refuse(group, "the journal is not written")
                     return
-            taken, refused = await self._claim(records, charges=_charged(records, group))
+            taken, refused = await self._claim(records, charges=charged_of(records, group))
         except ClaimDamaged as error:
             if len(group) > 1:  # one of them
                 for waiting in group:
@@ -415,22 +395,22 @@ class Sharing:
             return
         except BaseException as error:
             for waiting in group:
-                _settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
+                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
             raise
         ahead = self._seats.clock.least_ahead_ms
         for item in records:
-            if _name(item) not in taken and _name(item) not in refused:
-                self._open.setdefault(_name(item), item.created_ms + ahead)
+            if name_of(item) not in taken and name_of(item) not in refused:
+                self._open.setdefault(name_of(item), item.created_ms + ahead)
         for waiting in group:
-            others = next((taken[_name(item)] for item in waiting.records if _name(item) in taken), None)
-            if others is None and not refused.isdisjoint(map(_name, waiting.records)):
-                _settle(waiting.done, ProgrammeFull())
+            others = next((taken[name_of(item)] for item in waiting.records if name_of(item) in taken), None)
+            if others is None and not refused.isdisjoint(map(name_of, waiting.records)):
+                settle(waiting.done, ProgrammeFull())
             else:
-                _settle(waiting.done, None if others is None else TakenElsewhere(others))
+                settle(waiting.done, None if others is None else TakenElsewhere(others))
 
-    def _refuse(self, group: list[_Waiting], why: str) -> None:
+    def _refuse(self, group: list[Waiting], why: str) -> None:
         for waiting in group:
-            _settle(waiting.done, ClaimsError(why))
+            settle(waiting.done, ClaimsError(why))
 
     async def _claim(
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = (), charges: Sequence[Charged] = ()
@@ -444,17 +424,19 @@ class Sharing:
             made = await self._claim_once(records, ended_ms, charges)
             refused |= made.refused
             if made.refused:
-                records = [item for item in records if _name(item) not in made.refused]
+                records = [item for item in records if name_of(item) not in made.refused]
                 charges = [item for item in charges if (item.sender, item.nonce) not in made.refused]
             if made.are_all_new:
                 break
-            whose = await self.whose([_name(item) for item in records])
+            whose = await self.whose([name_of(item) for item in records])
             if asked == ASK_AGAIN - 1:
                 log.critical("the claims' server has damaged data: nobody has nonces that are not free")
-                whose = {_name(item): _UNREADABLE for item in records} | whose
-            if all(_name(item) in whose for item in records):
+                whose = {name_of(item): _UNREADABLE for item in records} | whose
+            if all(name_of(item) in whose for item in records):
                 others = {
-                    name: claimed for item in records if not self._is_ours(claimed := whose[name := _name(item)], item)
+                    name: claimed
+                    for item in records
+                    if not self._is_ours(claimed := whose[name := name_of(item)], item)
                 }
                 return others, refused
             # Who was in the way has let go meanwhile: what nobody has is not ours either.
@@ -533,12 +515,12 @@ class Sharing:
             self._note(error)
         except BaseException as error:
             for done in flushed:
-                _settle(done, ClaimsError("the relayer stops"))
+                settle(done, ClaimsError("the relayer stops"))
             if isinstance(error, Refused | SeatError | ClaimDamaged):  # not of one claim: nothing was told
                 raise ClaimsError(str(error)) from error
             raise
         for done in flushed:
-            _settle(done, None)
+            settle(done, None)
 
     async def _forget(self, before_ms: int, named: Sequence[str]) -> bool:
         """Have old claims forgotten, and whether there are more; that they cannot be read is said, and stops nobody."""
@@ -621,28 +603,3 @@ class Sharing:
     async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
         async with self._one:
             return await work(self._seats)
-
-
-def _name(item: Record) -> tuple[bytes, int]:
-    return item.sender, item.nonce
-
-
-def _charged(records: Sequence[Record], group: Sequence[_Waiting]) -> list[Charged]:
-    """What programmes are charged with claims, in the order of these."""
-    charges = {item.client_hash: item for waiting in group for item in waiting.charges}
-    if not charges:
-        return []
-    return [
-        Charged(found.programme, item.sender, item.nonce, item.client_hash, found.fee)
-        for item in records
-        if (found := charges.get(item.client_hash)) is not None
-    ]
-
-
-def _settle(done: asyncio.Future[None], error: JournalError | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

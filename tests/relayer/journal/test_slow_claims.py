@@ -1,0 +1,179 @@
+"""Claims on a server that is slow or busy: a seat is lost to nobody for that."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
+from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.seats import Made, Renewed, Seat, Seats
+from millrace.relayer.journal.sharing import Sharing
+from millrace.runtime.postgres import Connection, Unavailable
+from millrace.runtime.postgres import Postgres as Database
+from millrace.runtime.settings import Secret
+from relayer.journal.test_seats import A, B, row, sat
+from servers.postgres import Postgres
+
+LONG = 60.0
+Open = Callable[..., Seats]
+
+
+@pytest.fixture
+async def opened(postgres: Postgres) -> AsyncIterator[Open]:
+    """Opens connections to the same claims, as relayers of their own would."""
+    made: list[Seats] = []
+    schema = secrets.token_hex(4)
+
+    def open_(seats: int = 2) -> Seats:
+        made.append(Seats(Secret(postgres.url), schema, seats, LONG))
+        return made[-1]
+
+    try:
+        yield open_
+    finally:
+        for seats in made:
+            await seats.close()
+
+
+class Busy(Seats):
+    """Of a server that answers all, and takes for each claim the time in which the next one is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(Secret("postgresql://nowhere"), "none", 1, LONG)
+        self.claims = 0
+        self.claiming = asyncio.Event()
+        self.renewed = asyncio.Event()
+
+    async def open(self) -> str:
+        return "all"
+
+    async def sit(self, *_: object) -> Seat:
+        return Seat(0, A, 0, 0, 0, None, "", PORTIONS)
+
+    async def _insert(self, *_: object) -> Made:
+        self.claims += 1
+        self.claiming.set()
+        await asyncio.sleep(0.01)
+        return Made(True, frozenset())
+
+    async def renew(self, _: Progress) -> Renewed:
+        self.renewed.set()
+        return Renewed(self.claims, self.claims, PORTIONS, False, 0, ())
+
+    async def leave(self) -> None: ...
+
+
+async def test_a_seat_is_renewed_however_many_claims_come() -> None:
+    """Between any two statements somebody asks for the next one: the renewal, and who flushes, wait for one of them."""
+    seats = Busy()
+    sharing = Sharing(seats, A, "here", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    numbers = iter(range(10**6))
+
+    async def without_end() -> None:
+        while True:
+            await sharing.take([row(next(numbers))])
+
+    claiming = [asyncio.create_task(without_end())]
+    try:
+        async with asyncio.timeout(20):
+            await seats.claiming.wait()
+            claiming.append(asyncio.create_task(without_end()))  # asks while the other's is claimed, and so on
+            await seats.renewed.wait()
+            sharing.sent(b"sender", 1)
+            await sharing.flush()
+    finally:
+        for task in claiming:
+            task.cancel()
+        await asyncio.gather(*claiming, return_exceptions=True)
+        await sharing.close()
+
+
+async def test_a_renewal_waits_for_nobody_who_takes_portions(opened: Open, postgres: Postgres) -> None:
+    """Who stands still while it does keeps others from taking some, and nobody from going on with its seat."""
+    seats, other = opened(), Database(Secret(postgres.url), "it stands still")
+    await sat(seats, A)
+    schema = f'"{seats._schema}"'
+    left = f"SELECT extract(epoch FROM expires_at - clock_timestamp()) FROM {schema}.seats WHERE word <> ''"
+    postgres.sql(f"UPDATE {schema}.seats SET portions = 0 WHERE word = ''")
+    postgres.sql(f"UPDATE {schema}.seats SET expires_at = clock_timestamp() + interval '20 s' WHERE word <> ''")
+    await other.ask(lambda connection: connection.execute(f"BEGIN; SELECT 1 FROM {schema}.sharing FOR UPDATE"))
+    renewed = await seats.renew(Progress(wants=True))
+    assert float(postgres.sql(left)) > LONG / 2 and renewed.portions == PORTIONS
+    await other.leave()
+    assert (await seats.renew(Progress(wants=True))).portions == PORTIONS + AT_ONCE
+
+
+async def test_who_stands_by_keeps_nobody_from_taking_portions(opened: Open, postgres: Postgres) -> None:
+    """Wherever in its question for a seat it stands still, it has locked nothing."""
+    holder, stands_by = opened(seats=1), opened(seats=1)
+    await sat(holder, A)
+    await stands_by.open()
+    postgres.sql(f'UPDATE "{holder._schema}".seats SET portions = 0')
+    taken: list[int] = []
+
+    class Between:
+        """The connection, with portions taken by the other behind each of its statements."""
+
+        def __init__(self, connection: Connection) -> None:
+            self._connection = connection
+            self.transaction = connection.transaction
+
+        def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+            ask = getattr(self._connection, name)
+
+            async def asked(*args: Any) -> Any:
+                answer = await ask(*args)
+                taken.append((await holder.renew(Progress(wants=True))).portions)
+                return answer
+
+            return asked
+
+    ask = stands_by._db.ask
+    stands_by._db.ask = lambda work: ask(lambda connection: work(Between(connection)))  # type: ignore[method-assign]
+    assert await stands_by.sit(B, "host:/b") is None
+    assert taken == [AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE]
+
+
+async def test_what_who_stands_by_reads_is_on_the_standby(opened: Open, postgres: Postgres) -> None:
+    """How many commits there are counts for it once a commit behind them is acknowledged."""
+    holder, stands_by = opened(seats=1), opened(seats=1)
+    await sat(holder, A)
+    await stands_by.open()
+    postgres.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'", "SELECT pg_reload_conf()")
+    try:
+        async with asyncio.timeout(20):
+            with pytest.raises(Unavailable):
+                while True:  # the server takes a moment to hear of its settings
+                    await stands_by.sit(B, "host:/b")
+    finally:
+        postgres.sql("ALTER SYSTEM RESET synchronous_standby_names", "SELECT pg_reload_conf()")
+
+
+async def test_a_server_that_is_away_for_a_moment_ends_no_start(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the seat's holders claimed is asked for again, and what came of it before comes once more."""
+    first, seats = opened(seats=1), opened(seats=1)
+    assert await first.claim([row(1), row(2)], await sat(first, A))
+    await first.leave()
+    sharing = Sharing(seats, B, "host:/b", lambda: 0)
+    await sharing.sit()
+    ask, found = seats.each_since, list[int]()
+
+    async def away_behind_it(*args: Any) -> None:
+        monkeypatch.setattr(seats, "each_since", ask)
+        await ask(*args)
+        raise Unavailable("the connection was lost")
+
+    async def take(page: list[Any]) -> None:
+        found.extend(item.record.nonce for item in page)
+
+    monkeypatch.setattr(seats, "each_since", away_behind_it)
+    await sharing.each_since(0, 0, take)
+    assert found == [1, 2, 1, 2]
+    await sharing.close()
