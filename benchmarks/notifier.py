@@ -94,7 +94,7 @@ def make_block(shard: int, nonce: int, rng: random.Random) -> bytes:
         text = address.encode(person)
         account = block.alteredAccounts[text]
         account.address, account.nonce, account.balance = text, nonce, str(rng.randrange(10**21))
-        account.tokens.add(identifier="WEGLD-bd4d79", balance=str(rng.randrange(10**21)))
+        account.tokens.add(identifier=b"WEGLD-bd4d79", balance=str(rng.randrange(10**21)))
     return outport.canonical(block)
 
 

@@ -47,12 +47,24 @@ def go_json(message: Message, rng: random.Random) -> Any:
             header = outport.decode_header(message.headerType, value)
             text = value if header is None else dump(go_json(header, rng)).encode()
             found[name] = base64.b64encode(text).decode()
+        elif f"{message.DESCRIPTOR.name}.{name}" in TEXTS_OF_USERS:
+            found[name] = go_text(value)
         elif field.type == FieldDescriptor.TYPE_BYTES:
             texts = [base64.b64encode(item).decode() for item in (value if field.is_repeated else [value])]
             found[name] = texts if field.is_repeated else texts[0]
         else:
             found[name] = list(value) if field.is_repeated else value
     return found
+
+
+TEXTS_OF_USERS = ("AccountTokenData.identifier", "TokenMetaData.name", "AdditionalAccountData.userName")
+"""Texts in Go, whatever bytes they are."""
+
+
+def go_text(value: bytes) -> str:
+    """Go writes a mark in the place of every byte that belongs to no character."""
+    text = value.decode(errors="surrogateescape")
+    return "".join("\ufffd" if 0xDC80 <= ord(letter) <= 0xDCFF else letter for letter in text)
 
 
 class Pairs(list[tuple[str, Any]]):

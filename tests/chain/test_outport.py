@@ -11,6 +11,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chain.go_json import TEXTS_OF_USERS
 from millrace.chain import bigint, outport
 from millrace.chain.fees import GasSchedule, initially_paid_fee
 from millrace.chain.proto import outport_pb2, p2p_pb2
@@ -133,6 +134,8 @@ def plain(message: Any) -> dict[str, Any]:
     for field, value in message.ListFields():
         if field.name in big:
             result[field.name] = bigint.decode(value)
+        elif f"{message.DESCRIPTOR.name}.{field.name}" in TEXTS_OF_USERS:
+            result[field.name] = value.decode()
         elif field.message_type is not None and field.message_type.GetOptions().map_entry:
             result[field.name] = {str(key): plain(value[key]) for key in value}
         elif field.is_repeated:

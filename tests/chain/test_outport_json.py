@@ -13,7 +13,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from chain.go_json import dump, frame_of, go_json
+from chain.go_json import TEXTS_OF_USERS, dump, frame_of, go_json
 from millrace.chain import bigint, outport, outport_json
 from millrace.chain.headers import hash_matches
 from millrace.chain.outport import OutportError
@@ -111,6 +111,8 @@ def filled(kind: Callable[[], Any], rng: random.Random, skip: float = 0.2) -> An
                 getattr(message, name).CopyFrom(filled(part, rng, skip))
         elif field.is_repeated:
             getattr(message, name).extend(scalar(field, rng) for _ in range(rng.randrange(4)))
+        elif f"{message.DESCRIPTOR.name}.{name}" in TEXTS_OF_USERS:
+            setattr(message, name, text(rng).encode())
         else:
             setattr(message, name, scalar(field, rng))
     if isinstance(message, pb.BlockData):
@@ -120,6 +122,10 @@ def filled(kind: Callable[[], Any], rng: random.Random, skip: float = 0.2) -> An
     return message
 
 
+def text(rng: random.Random) -> str:
+    return "".join(rng.choices('ab<>&"\\/\u2028\u00e9\U0001f40d\x01', k=rng.randrange(6)))
+
+
 def scalar(field: FieldDescriptor, rng: random.Random) -> Any:
     match field.type:
         case FieldDescriptor.TYPE_BOOL:
@@ -127,7 +133,7 @@ def scalar(field: FieldDescriptor, rng: random.Random) -> Any:
         case FieldDescriptor.TYPE_BYTES:
             return rng.randbytes(rng.randrange(6))
         case FieldDescriptor.TYPE_STRING:
-            return "".join(rng.choices('ab<>&"\\/\u2028\u00e9\U0001f40d\x01', k=rng.randrange(6)))
+            return text(rng)
         case FieldDescriptor.TYPE_FLOAT:
             return rng.choice((0.0, 99.5, 33.3, 1e-9, 3e38))
         case FieldDescriptor.TYPE_ENUM:

@@ -131,6 +131,66 @@ async def test_broken_rules(
     assert line.__dict__["block"] == block.blockData.headerHash.hex()
 
 
+NO_TEXT = b"\xff\xfe" * 4
+
+
+def with_names_of(block: pb.OutportBlock, account: pb.AlteredAccount, name: bytes) -> pb.OutportBlock:
+    """The block, in which an account has a name, and a token with an identifier and a name, that its owner chose."""
+    account.additionalAccountData.userName = name
+    account.tokens.add(identifier=name, nonce=1).metaData.name = name
+    return block
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+async def test_whatever_users_call_their_tokens(tmp_path: Path, later: bool, as_json: bool) -> None:
+    """A name that is no UTF-8 hides nothing: the block and all that was executed are told, and so are accounts alone;
+    a node that writes protobuf is passed on byte for byte, and of what JSON cannot hold there is what Go wrote."""
+    block = brings() if later else save_block(1, 6, events=[SWAP])
+    result = block.blockData.results[OLD.blockData.headerHash.hex()] if later else block
+    account = result.alteredAccounts["someone"]
+    with_names_of(block, account, NO_TEXT)
+    alone = pb.Accounts(shardID=1, alteredAccounts={"someone": account})
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, speaks_json, consumer = await opened.node(), await json_node(running), await opened.consumer()
+        filtered = await opened.consumer()
+        await consumer.subscribe()
+        await filtered.subscribe("Identifier", identifier="swap")
+        for topic, message in ((SAVE, OLD), (SAVE, block), (outport.SAVE_ACCOUNTS, alone)):
+            if as_json:
+                await speaks_json.tell(frame_of(topic, dump(go_json(message, random.Random(1))).encode()))
+            else:
+                await node.tell(topic, outport.serialize(message))
+        expected = [SAVE, SAVE, EXECUTED, outport.SAVE_ACCOUNTS] if later else [SAVE, SAVE, outport.SAVE_ACCOUNTS]
+        told = await consumer.events(len(expected))
+        assert [message.topic for message in told] == expected and not any(message.marks for message in told)
+        assert (await filtered.event()).topic == (EXECUTED if later else SAVE)
+        if as_json:
+            with_names_of(block, account, ("\ufffd" * len(NO_TEXT)).encode())
+            del account.tokens[0]
+            alone.alteredAccounts["someone"].CopyFrom(account)
+        assert told[1].payload == outport.serialize(block)
+        assert told[-1].payload == outport.serialize(alone)
+        assert pb.OutportBlock.FromString(told[-2].payload).alteredAccounts["someone"] == account
+        assert next(iter(running.metrics.irregular.collect())).samples == []
+        assert running.metrics.dead_letters._value.get() == 0
+
+
+async def test_results_of_both_marshallers_are_one(tmp_path: Path) -> None:
+    """A name that one node tells in bytes and another in what Go's JSON leaves of them makes no second execution."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, speaks_json = await opened.node(), await json_node(running)
+        await node.save(OLD)
+        block = brings()
+        with_names_of(
+            block, block.blockData.results[OLD.blockData.headerHash.hex()].alteredAccounts["someone"], NO_TEXT
+        )
+        await node.tell(SAVE, outport.serialize(block))
+        head = running.journal.head
+        await speaks_json.tell(frame_of(SAVE, dump(go_json(block, random.Random(1))).encode()))
+        assert running.journal.head == head
+
+
 async def test_each_rule_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A block that breaks several rules has a line in the log for each."""
     async with notifier(tmp_path) as running, peers(running) as opened:

@@ -17,6 +17,8 @@ from millrace.chain.shard import METACHAIN
 from millrace.chain.times import milliseconds
 
 _PROPOSING = (pb.HeaderV3, pb.MetaBlockV3)
+_HASH_SIZE = 32
+_MAX_EXECUTIONS = 1024  # of a header are looked at; nodes list 20 at most
 
 
 class Execution(msgspec.Struct, frozen=True):
@@ -54,6 +56,16 @@ class Header(msgspec.Struct, frozen=True):
     """Of earlier headers, in their order."""
     last_executed_nonce: int | None = None
     """The newest header executed, this one's executions included; `None` where headers do not say."""
+
+    @property
+    def possible_executions(self) -> tuple[Execution, ...]:
+        """Those of `executions` that earlier headers of the shard can have had."""
+        return tuple(item for item in self.executions[:_MAX_EXECUTIONS] if self._may_list(item))
+
+    def _may_list(self, execution: Execution) -> bool:
+        """The earlier shape of blocks, in which executions are told, counts transactions in 32 bits."""
+        has_hash = len(execution.block_hash) == _HASH_SIZE
+        return has_hash and execution.nonce < self.nonce and execution.tx_count < 1 << 32
 
 
 def proposes(header_type: str) -> bool:

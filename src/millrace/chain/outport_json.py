@@ -31,6 +31,8 @@ Read = Callable[[Any], Any]
 Fill = Callable[[Message, Any], None]
 """Sets a field of a message from JSON. Raises `ValueError`."""
 
+_OF_USERS: Final = frozenset(("AccountTokenData.identifier", "TokenMetaData.name", "AdditionalAccountData.userName"))
+"""Bytes that are text in JSON, as they are in Go; what is no UTF-8 in them Go's encoder has replaced already."""
 _NOT_UTF8: Final = "\ufffd"  # what Go writes for a byte that is no UTF-8
 _MAX_FLOAT: Final = (2 - 2**-23) * 2.0**127  # of 32 bits
 
@@ -182,7 +184,7 @@ def _fill_of(field: Any, where: str, is_big: bool) -> Fill:
         return functools.partial(_fill_map, name, where, key)
     if entry is not None:
         return functools.partial(_fill_messages if field.is_repeated else _fill_message, name, where)
-    read = _read_big if is_big else _READERS[field.type]
+    read = _read_big if is_big else _read_text_of_users if where in _OF_USERS else _READERS[field.type]
     return functools.partial(_fill_list if field.is_repeated else _fill_scalar, name, where, read)
 
 
@@ -269,6 +271,10 @@ def _read_text(value: Any) -> str:
     if type(value) is not str:
         raise ValueError("expected text")
     return value
+
+
+def _read_text_of_users(value: Any) -> bytes:
+    return _read_text(value).encode()
 
 
 def _read_bytes(value: Any) -> bytes:

@@ -436,7 +436,7 @@ def test_altered_accounts_hold_the_state_after_the_block(bench: Any, wallet: Any
         account = bench.chain.account(decode(text))
         assert (told.address, told.nonce, told.balance) == (text, account.nonce, str(account.balance))
         for token in told.tokens:
-            assert token.balance == str(account.tokens.get(token.identifier, 0))
+            assert token.balance == str(account.tokens.get(token.identifier.decode(), 0))
     assert len(block.alteredAccounts) == 2
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from relayer_later import LaterMaker, results_of
+from relayer_later import Executed, LaterMaker, results_of
 from relayer_support import NETWORK, BlockMaker, transfer, wallet
 
 from millrace.chain import outport
@@ -158,6 +158,73 @@ def test_row_41_results_that_prove_nothing() -> None:
     whole.blockData.headerType = "HeaderV3"
     with pytest.raises(OutportError, match="without the header"):
         read_result(whole, NETWORK)
+
+
+def test_row_41_results_that_leave_something_out() -> None:
+    """What is left of a result's miniblocks is executed as the header says; one that comes twice is no other one."""
+    maker, txs = LaterMaker(1), [transfer(wallet(1)), transfer(wallet(1), 1, receiver=wallet(2, 20).public)]
+    made = maker.execute(maker.propose(txs), txs)
+    for named, last in zip(made.listed.miniBlockHeaders, (0, 0), strict=True):
+        named.reserved = pb.MiniBlockHeaderReserved(indexOfLastTxProcessed=last).SerializeToString()
+    made.listed.miniBlockHeaders[0].reserved = pb.MiniBlockHeaderReserved(
+        indexOfFirstTxProcessed=1, indexOfLastTxProcessed=1
+    ).SerializeToString()
+    (told,) = results_of(maker.propose([], [made]))
+    miniblocks = told.blockData.body.miniBlocks
+    del miniblocks[0]
+    result = read_result(told, NETWORK)
+    assert [fact.tx_hash for fact in result.transactions] == [chain_hash(txs[1])] and result.settled is None
+    miniblocks.add().CopyFrom(miniblocks[0])
+    assert read_result(told, NETWORK).settled is None
+
+
+def test_row_41_invalid_without_a_miniblock() -> None:
+    """What stands among the invalid transactions has failed, whether or not a miniblock names it, too."""
+    maker, tx = LaterMaker(1), transfer(wallet(1))
+    (told,) = results_of(maker.propose([], [maker.execute(maker.propose([tx]), invalid=[tx])]))
+    whole = read_result(told, NETWORK)
+    told.blockData.ClearField("intraShardMiniBlocks")
+    assert read_result(told, NETWORK) == whole and judge(whole.transactions[0]) == "fail"
+    assert whole.transactions[0].included
+
+
+@pytest.mark.parametrize("part", ["message", "data", "header"])
+def test_row_41_results_of_two_shards(part: str) -> None:
+    """A proposal, or a result, whose parts are not of one shard says nothing."""
+    maker = LaterMaker(1)
+    proposed = maker.propose(fork=1)
+    for shards in ((2, 1), (1, 2), (2, 2)):
+        proposed.shardID, proposed.blockData.shardID = shards
+        with pytest.raises(OutportError, match="a block of shard"):
+            read_block(proposed, NETWORK)
+    (told,) = results_of(maker.propose([], [maker.execute(maker.propose())]))
+    if part == "header":
+        header = pb.HeaderV2.FromString(told.blockData.headerBytes)
+        header.header.shardID = 2
+        told.blockData.headerBytes = header.SerializeToString()
+    else:
+        (told if part == "message" else told.blockData).shardID = 2
+    with pytest.raises(OutportError, match="shard"):
+        read_result(told, NETWORK)
+
+
+def test_row_41_what_no_header_can_list() -> None:
+    """Of what a header lists only so much is held as the notifier looks at: possible executions, 1,024 of them."""
+    maker = LaterMaker(1, nonce=9)
+    good = maker.execute(maker.propose())
+    impossible = [
+        pb.ExecutionResult(baseExecutionResult=pb.BaseExecutionResult(headerHash=name, headerNonce=nonce))
+        for name, nonce in ((b"short", 3), (b"\7" * 32, 11), (b"\7" * 32, 12))
+    ]
+    many = [
+        pb.ExecutionResult(baseExecutionResult=pb.BaseExecutionResult(headerHash=number.to_bytes(32), headerNonce=3))
+        for number in range(6_000)
+    ]
+    for listed, expected in (((*impossible, good.listed), 1), (many, 1_024)):
+        block = maker.propose([], [Executed(each, good.data) for each in listed], fork=1)
+        lists = read_block(block, NETWORK).lists
+        assert len(lists) == expected
+    assert read_block(maker.propose([], [good]), NETWORK).lists == (good.listed.baseExecutionResult.headerHash,)
 
 
 def test_row_41_named_unexecutable_and_executed() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from relayer_later import hash_of
 from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 
 from millrace.chain import address, bigint, outport
@@ -356,8 +357,8 @@ def test_accounts() -> None:
     """Accounts carry balance, nonce and the tokens this block touched; impossible entries are left out."""
     block = BlockMaker(1).block(accounts={SENDER.public: (3, 7)})
     account = block.alteredAccounts[address.encode(SENDER.public)]
-    account.tokens.append(pb.AccountTokenData(identifier="USDC-c76f1f", balance="5"))
-    account.tokens.append(pb.AccountTokenData(identifier="NFT-123456", nonce=10, balance="1"))
+    account.tokens.append(pb.AccountTokenData(identifier=b"USDC-c76f1f", balance="5"))
+    account.tokens.append(pb.AccountTokenData(identifier=b"NFT-123456", nonce=10, balance="1"))
     block.alteredAccounts["bad"].CopyFrom(pb.AlteredAccount(address="bad", balance="1"))
     block.alteredAccounts["worse"].CopyFrom(pb.AlteredAccount(address=address.encode(ELSEWHERE), balance="x"))
     (fact,) = read_block(block, NETWORK).accounts
@@ -372,9 +373,9 @@ def test_row_41_balances_that_are_none(balance: str) -> None:
     block.alteredAccounts[address.encode(ELSEWHERE)].balance = balance
     assert [fact.pubkey for fact in read_block(block, NETWORK).accounts] == [SENDER.public]
     tokens = block.alteredAccounts[address.encode(SENDER.public)].tokens
-    tokens.append(pb.AccountTokenData(identifier="LIE-123456", balance=balance))
-    tokens.append(pb.AccountTokenData(identifier="USDC-c76f1f", balance="5"))
-    tokens.append(pb.AccountTokenData(identifier="GONE-123456"))
+    tokens.append(pb.AccountTokenData(identifier=b"LIE-123456", balance=balance))
+    tokens.append(pb.AccountTokenData(identifier=b"USDC-c76f1f", balance="5"))
+    tokens.append(pb.AccountTokenData(identifier=b"GONE-123456"))
     assert read_block(block, NETWORK).accounts[0].tokens == {"USDC-c76f1f": "5", "GONE-123456": "0"}
 
 
@@ -395,6 +396,43 @@ def test_row_41_row_49_blocks_of_no_shard(shard: int, where: str) -> None:
     (block.blockData if where == "data" else block).shardID = shard
     with pytest.raises(OutportError, match=f"shard {shard}"):
         read_block(block, NETWORK)
+
+
+@pytest.mark.parametrize("part", ["message", "data", "header"])
+def test_row_41_blocks_of_two_shards(part: str) -> None:
+    """A block is of the shard that its message, its data and its header name; where they differ it says nothing."""
+    tx = transfer(SENDER, receiver=ELSEWHERE)
+    block, other = BlockMaker(1).block([tx]), BlockMaker(2).block([tx])
+    block.shardID = block.blockData.shardID = 2
+    block.blockData.headerBytes = other.blockData.headerBytes
+    assert status(tx, block) == "success", "as the block of shard 2 that it is"
+    if part == "message":
+        block.shardID = 1
+    elif part == "data":
+        block.blockData.shardID = 1
+    else:
+        block.blockData.headerBytes = BlockMaker(1).block([tx]).blockData.headerBytes
+    with pytest.raises(OutportError, match="shard"):
+        read_block(block, NETWORK)
+
+
+def test_row_41_what_a_body_leaves_out() -> None:
+    """Of a body without some of its header's miniblocks each one is still executed as the header says of it."""
+    txs = [transfer(SENDER, nonce) for nonce in range(4)]
+    hashes = [chain_hash(tx) for tx in txs]
+    block = BlockMaker(1).block([])
+    header = outport.decode_header("HeaderV2", block.blockData.headerBytes)
+    assert isinstance(header, pb.HeaderV2)
+    for some, last in ((hashes[:1], 0), (hashes[1:], 1)):
+        miniblock = block.blockData.body.miniBlocks.add(txHashes=some, senderShardID=1, receiverShardID=1)
+        ran = pb.MiniBlockHeaderReserved(indexOfLastTxProcessed=last)
+        header.header.miniBlockHeaders.add(hash=hash_of(miniblock), txCount=3, reserved=ran.SerializeToString())
+    block.blockData.headerBytes = header.SerializeToString()
+    assert set(facts(block)) == set(hashes[:3])
+    del block.blockData.body.miniBlocks[0]
+    assert set(facts(block)) == set(hashes[1:3])
+    block.blockData.body.miniBlocks[0].txHashes.append(hashes[0])
+    assert facts(block) == {}, "what the header does not name could be made up"
 
 
 def test_a_result_to_nobody_is_only_a_note() -> None:

@@ -109,6 +109,24 @@ def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
     assert events._tracker.sizes["ended"] == 1 and events._tracker.forgotten == 0
 
 
+async def test_whatever_a_token_is_called(world: Any) -> None:
+    """Names that owners of tokens choose may be any bytes: the block that has one says as much as any other."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    block = chain.maker.block([transfer(ALICE)], accounts={ALICE.public: (1, 10**18)})
+    account = block.alteredAccounts[address.encode(ALICE.public)]
+    account.additionalAccountData.userName = b"\xff\xfe"
+    account.tokens.add(identifier=b"A-123456", nonce=1, balance="1").metaData.name = b"\xff\xfe"
+    account.tokens.add(identifier=b"\xff-123456", balance="2")
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        chain.tell(outport.SAVE_BLOCK, block)
+        chain.finalise(block)
+        told = (await client.push())["data"]
+    assert told["balances"] == {"EGLD": str(10**18), "A-123456-01": "1", "\ufffd-123456": "2"}
+    assert world.service.events.unreadable == 0
+
+
 NUMBERS = (0, 1, 5, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1, -1)
 BYTES = (b"", b"\0", b"\1\5", b"\2", b"x" * 31, b"\xff" * 32, b"SetGuardian", b"\1" + b"\xff" * 600)
 TEXTS = ("", "x", "\0", "é" * 50, "9" * 5000, "-5", "1e9")

@@ -320,6 +320,50 @@ async def test_relayers_are_asked_for(world: Any) -> None:
         assert len(world.api.asked) == asked + 1 and len(absent) == 0
 
 
+async def test_nonces_never_go_back(world: Any) -> None:
+    """Where the chain API is ahead of the stream, what blocks say of the time before its answer is not told; and an
+    answer of before what a block has said is not told either. What was rolled back is no answer any more."""
+    await start(world, hub_url="")
+    chain, absent = chain_of(world), world.service.absent_accounts
+    key = RELAYERS[1].public
+    world.api.set(key, 9, 7 * EGLD)
+    assert await submit(world, *(transfer(ALICE, nonce) for nonce in range(2))) == ["ok"] * 2
+    whole = signed(world)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(key)}")
+
+        async def nonces(count: int) -> list[int]:
+            return [(await client.push())["data"]["nonce"] for _ in range(count)]
+
+        chain.execute(chain.propose(whole[:1]), whole[:1])
+        await absent.turn()
+        for nonce in (8, 9, 10):
+            chain.execute(chain.propose(), accounts={key: (nonce, EGLD)})
+        assert await nonces(3) == [9, 9, 10]
+        world.service.book.forget_all()
+        chain.execute(chain.propose(whole[1:]), whole[1:])
+        await absent.turn()
+        chain.execute(chain.propose(), accounts={key: (11, EGLD)})
+        assert await nonces(1) == [11]
+        chain.revert(chain.save(chain.maker.propose(fork=1)))
+        chain.execute(chain.propose(), accounts={key: (10, EGLD)})
+        assert await nonces(1) == [10]
+
+
+async def test_a_result_that_leaves_something_out(world: Any) -> None:
+    """What a result does not show may have ended something: it counts as missing for good."""
+    await start(world, hub_url="")
+    chain = chain_of(world)
+    block = chain.propose([transfer(ALICE)])
+    carrier = chain.maker.propose([], [chain.maker.execute(block, [transfer(ALICE)])])
+    (result,) = results_of(carrier)
+    result.blockData.body.ClearField("miniBlocks")
+    chain.tell(outport.SAVE_BLOCK, carrier)
+    assert world.service.events.incomplete == 0
+    chain.tell(outport.EXECUTED_BLOCK, result)
+    assert world.service.events.incomplete == 1
+
+
 async def test_results_that_are_missing(world: Any) -> None:
     """A mark of missing results is counted and makes the relayer forget what it knew of accounts."""
     await start(world, hub_url="")
@@ -362,6 +406,27 @@ async def test_latest_shard_is_one_block(world: Any) -> None:
     assert payload["blocks"]["blockTimeMsP50ByShard"]["1"] == 600
     prices = world.service.statistics.gas.message(1).data.gas_price
     assert prices.percentiles.p50 == 10**9
+
+
+@pytest.mark.parametrize("told_ms", [0, 1_234])
+async def test_times_are_those_of_the_proposal(world: Any, told_ms: int) -> None:
+    """When a block was made its header says, whatever a node tells with its result."""
+    await start(world, hub_url="")
+    chain = chain_of(world)
+    tx = transfer(ALICE, relayed=False)
+    assert await submit(world, tx, kind="broadcast") == ["ok"]
+    block = chain.propose([tx])
+    made = chain.maker.execute(block, unexecutable=[tx], accounts={ALICE.public: (1, EGLD)})
+    made.data.timestampMs = told_ms
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        chain.finalise(chain.save(chain.maker.propose([], [made])))
+        assert (await client.push())["data"]["timestamp"] == block.blockData.timestampMs
+    latest = world.service.statistics.payload(0)["blocks"]["latestShard"]
+    assert latest["timestampMs"] == block.blockData.timestampMs
+    assert [each.timestamp_ms for each in world.service.statistics.numbers.final_blocks(0).blocks["1"]] == [
+        block.blockData.timestampMs
+    ]
 
 
 async def test_what_is_not_executable_waits_no_more(world: Any) -> None:

@@ -468,13 +468,13 @@ class AccountTokenData(_message.Message):
     ADDITIONALDATA_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     nonce: int
-    identifier: str
+    identifier: bytes
     balance: str
     properties: str
     metaData: TokenMetaData
     additionalData: AdditionalAccountTokenData
     type: str
-    def __init__(self, nonce: _Optional[int] = ..., identifier: _Optional[str] = ..., balance: _Optional[str] = ..., properties: _Optional[str] = ..., metaData: _Optional[_Union[TokenMetaData, _Mapping]] = ..., additionalData: _Optional[_Union[AdditionalAccountTokenData, _Mapping]] = ..., type: _Optional[str] = ...) -> None: ...
+    def __init__(self, nonce: _Optional[int] = ..., identifier: _Optional[bytes] = ..., balance: _Optional[str] = ..., properties: _Optional[str] = ..., metaData: _Optional[_Union[TokenMetaData, _Mapping]] = ..., additionalData: _Optional[_Union[AdditionalAccountTokenData, _Mapping]] = ..., type: _Optional[str] = ...) -> None: ...
 
 class TokenMetaData(_message.Message):
     __slots__ = ("nonce", "name", "creator", "royalties", "hash", "uris", "attributes")
@@ -486,13 +486,13 @@ class TokenMetaData(_message.Message):
     URIS_FIELD_NUMBER: _ClassVar[int]
     ATTRIBUTES_FIELD_NUMBER: _ClassVar[int]
     nonce: int
-    name: str
+    name: bytes
     creator: str
     royalties: int
     hash: bytes
     uris: _containers.RepeatedScalarFieldContainer[bytes]
     attributes: bytes
-    def __init__(self, nonce: _Optional[int] = ..., name: _Optional[str] = ..., creator: _Optional[str] = ..., royalties: _Optional[int] = ..., hash: _Optional[bytes] = ..., uris: _Optional[_Iterable[bytes]] = ..., attributes: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, nonce: _Optional[int] = ..., name: _Optional[bytes] = ..., creator: _Optional[str] = ..., royalties: _Optional[int] = ..., hash: _Optional[bytes] = ..., uris: _Optional[_Iterable[bytes]] = ..., attributes: _Optional[bytes] = ...) -> None: ...
 
 class AdditionalAccountTokenData(_message.Message):
     __slots__ = ("isNFTCreate",)
@@ -513,12 +513,12 @@ class AdditionalAccountData(_message.Message):
     isSender: bool
     balanceChanged: bool
     currentOwner: str
-    userName: str
+    userName: bytes
     developerRewards: str
     codeHash: bytes
     rootHash: bytes
     codeMetadata: bytes
-    def __init__(self, isSender: bool = ..., balanceChanged: bool = ..., currentOwner: _Optional[str] = ..., userName: _Optional[str] = ..., developerRewards: _Optional[str] = ..., codeHash: _Optional[bytes] = ..., rootHash: _Optional[bytes] = ..., codeMetadata: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, isSender: bool = ..., balanceChanged: bool = ..., currentOwner: _Optional[str] = ..., userName: _Optional[bytes] = ..., developerRewards: _Optional[str] = ..., codeHash: _Optional[bytes] = ..., rootHash: _Optional[bytes] = ..., codeMetadata: _Optional[bytes] = ...) -> None: ...
 
 class Body(_message.Message):
     __slots__ = ("miniBlocks",)

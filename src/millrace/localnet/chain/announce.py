@@ -115,7 +115,9 @@ def altered_accounts(
             nonce=account.nonce,
             balance=str(account.balance),
             tokens=[
-                pb.AccountTokenData(identifier=token, balance=str(account.tokens.get(token, 0)), type="FungibleESDT")
+                pb.AccountTokenData(
+                    identifier=token.encode(), balance=str(account.tokens.get(token, 0)), type="FungibleESDT"
+                )
                 for token in sorted(tokens - {NATIVE, NONCE})
             ],
             additionalAccountData=pb.AdditionalAccountData(isSender=NONCE in tokens, balanceChanged=NATIVE in tokens),

@@ -18,7 +18,6 @@ from millrace.chain.proto.slices_pb2 import SlicedBlock, SlicedResult
 from millrace.chain.shard import METACHAIN
 
 _HASH_SIZE = 32
-_MAX_EXECUTIONS = 1024  # in a header; nodes list 20 at most
 
 
 class Brought(msgspec.Struct, frozen=True):
@@ -42,12 +41,11 @@ def brought(data: pb.BlockData, header: Header) -> Brought:
     """What a block with this header brings."""
     found: dict[bytes, Execution] = {}
     missing = contradicted = 0
-    impossible = max(0, len(header.executions) - _MAX_EXECUTIONS)
-    for execution in header.executions[:_MAX_EXECUTIONS]:
+    possible = header.possible_executions
+    impossible = len(header.executions) - len(possible)
+    for execution in possible:
         key = execution.block_hash.hex()
-        if not _possible(execution, header):
-            impossible += 1
-        elif key not in data.results:
+        if key not in data.results:
             missing += 1
         elif not _fits(data.results[key], execution):
             contradicted += 1
@@ -57,11 +55,6 @@ def brought(data: pb.BlockData, header: Header) -> Brought:
     disordered = nonces != list(range(nonces[0], nonces[0] + len(nonces))) if nonces else False
     unlisted = len(data.results.keys() - {execution.block_hash.hex() for execution in header.executions})
     return Brought(tuple(found.values()), missing, unlisted, disordered, impossible, contradicted)
-
-
-def _possible(execution: Execution, header: Header) -> bool:
-    """Whether an earlier header of the shard can have been executed so: the earlier shape counts in 32 bits."""
-    return len(execution.block_hash) == _HASH_SIZE and execution.nonce < header.nonce and execution.tx_count < 1 << 32
 
 
 def _fits(result: pb.ExecutionResultData, execution: Execution) -> bool:

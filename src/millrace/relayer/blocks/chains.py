@@ -319,9 +319,10 @@ class Chains:
         if item.counts or item.result is None:
             return
         item.counts = True
-        counted.blocks.append(_joined(item.result, item.header, item.lister))
+        block = _joined(item.result, item.header, item.lister)
+        counted.blocks.append(block)
         counted.saved_at = max(counted.saved_at, item.told_at)
-        counted.unexecutable += item.result.unexecutable
+        counted.unexecutable += block.unexecutable
 
     def _end(self, shard: _Shard, block_hash: bytes, item: _Block, counted: Counted) -> None:
         """Nothing more is to come of a block that counts and whose proposal is known to be final."""
@@ -333,7 +334,7 @@ class Chains:
         if item.result.settled is not None:  # what was proposed and is nowhere in the result: nodes forget to name it
             named = item.result.settled.union(other.tx_hash for other in item.result.unexecutable)
             counted.unexecutable += [
-                Unexecutable(tx_hash, b"", item.result.timestamp_ms) for tx_hash in sorted(item.header.sent - named)
+                Unexecutable(tx_hash, b"", item.header.timestamp_ms) for tx_hash in sorted(item.header.sent - named)
             ]
 
 
@@ -348,7 +349,7 @@ def _both(first: BlockFacts, second: BlockFacts) -> BlockFacts:
 
 
 def _joined(result: BlockFacts, header: BlockFacts | None, lister: bytes) -> BlockFacts:
-    """A result with its proposal's header, but for the fees, which only the execution knows.
+    """A result with its proposal's header and time, but for the fees, which only the execution knows.
 
     Accounts are as the header knew them that brought the result. Where that one was reverted, and another brings the
     result again, they may be as nothing left them: their states are left out.
@@ -364,7 +365,9 @@ def _joined(result: BlockFacts, header: BlockFacts | None, lister: bytes) -> Blo
     both = msgspec.structs.replace(
         header.header, accumulated_fees=fees.accumulated_fees, developer_fees=fees.developer_fees
     )
-    return msgspec.structs.replace(result, header=both)
+    made_ms = header.timestamp_ms
+    missed = tuple(msgspec.structs.replace(item, timestamp_ms=made_ms) for item in result.unexecutable)
+    return msgspec.structs.replace(result, header=both, timestamp_ms=made_ms, unexecutable=missed)
 
 
 def _trim(table: OrderedDict[K, V], capacity: int) -> int:

@@ -23,6 +23,10 @@ MAX_REASON = 256
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
+Miniblock = tuple[pb.MiniBlock, pb.MiniBlockHeader | None]
+"""One of a block's body, and what the block's header says of it; `None` where that is nothing."""
+
+
 class _Source(NamedTuple):
     """Whose log it is. A contract can write events of any name, as the names of its own functions."""
 
@@ -42,7 +46,7 @@ class PoolReader:
     def __init__(
         self,
         message: pb.OutportBlock,
-        miniblock_headers: Sequence[pb.MiniBlockHeader],
+        body: Sequence[Miniblock],
         network: NetworkProfile,
         watched: frozenset[bytes] = frozenset(),
     ) -> None:
@@ -53,7 +57,7 @@ class PoolReader:
         self._watched = watched
         self._got: list[tuple[bytes, bytes, int]] = []
         """Hash, receiver and value of what watched accounts got."""
-        self._miniblock_headers = miniblock_headers
+        self._body = body
         self._facts: dict[bytes, dict[str, object]] = {}
         self._scrs: dict[str, pb.SmartContractResult] = {}
         self._before: set[bytes] = set()
@@ -64,14 +68,17 @@ class PoolReader:
         self.relayers: set[bytes] = set()
 
     def read(self) -> None:
+        invalid: list[bytes] = []
         for miniblock, executed in self._executed_miniblocks():
             if miniblock.type == TX_BLOCK:
                 self._read_transactions(miniblock, executed)
             elif miniblock.type == INVALID_BLOCK:
-                self._read_invalid(executed)
+                invalid += executed
             elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
                 self._read_results_in(executed, from_elsewhere=miniblock.senderShardID != self._shard)
-        self._read_invalid(hashes_of(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock))
+        invalid += sorted(hashes_of(self._pool.invalidTxs))  # also where their miniblock is left out
+        invalid += hashes_of(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock)
+        self._read_invalid(dict.fromkeys(invalid))
         self._read_results()
         self._read_logs()
         self.executed = sum(1 for fact in self._facts.values() if fact.get("included") and not fact.get("failed"))
@@ -87,15 +94,14 @@ class PoolReader:
 
     def _executed_miniblocks(self) -> Iterable[tuple[pb.MiniBlock, list[bytes]]]:
         """Each miniblock with the hashes this block executed of it; those executed before are skipped."""
-        headers = self._miniblock_headers
-        for index, miniblock in enumerate(self._data.body.miniBlocks):
+        for miniblock, header in self._body:
             hashes = list(miniblock.txHashes)
-            if index < len(headers):
-                reserved = outport.decode_reserved(headers[index])
+            if header is not None:
+                reserved = outport.decode_reserved(header)
                 if reserved.executionType == _PROCESSED:
                     self._before.update(hashes)
                     continue
-                if headers[index].reserved:
+                if header.reserved:
                     hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
             yield miniblock, hashes
         for miniblock in self._data.intraShardMiniBlocks:
@@ -131,7 +137,7 @@ class PoolReader:
         paid = _number(info.feeInfo.initialPaidFee) or 0
         self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
 
-    def _read_invalid(self, hashes: list[bytes]) -> None:
+    def _read_invalid(self, hashes: Iterable[bytes]) -> None:
         texts = {receipt.txHash: receipt.data for receipt in self._pool.receipts.values()}
         for tx_hash in hashes:
             fact = self._fact(tx_hash)

@@ -7,7 +7,7 @@ the facts of all shards.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -18,7 +18,7 @@ from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
 from millrace.relayer.blocks.facts import AccountFact, BlockFacts, BlockHeader, Unexecutable
-from millrace.relayer.blocks.pool import TX_BLOCK, PoolReader, early_hashes_of, hashes_of
+from millrace.relayer.blocks.pool import TX_BLOCK, Miniblock, PoolReader, early_hashes_of, hashes_of
 
 _AMOUNT = re.compile("[0-9]{1,80}")
 
@@ -28,16 +28,16 @@ def read_block(
 ) -> BlockFacts:
     """The facts in a saved block; one that is executed later says what it proposes, and whose results it brings.
 
-    Raises `OutportError` when its miniblocks contradict themselves, it is of a shard that there is not, or of a type
-    nobody knows: whether that was executed cannot be told. Of `watched` accounts it is told what they got.
+    Raises `OutportError` when its miniblocks contradict themselves, it is of two shards or of one that there is not, or
+    of a type nobody knows: whether that was executed cannot be told. Of `watched` accounts it is told what they got.
     """
     data = message.blockData
     if data.headerType not in outport.HEADERS:
         raise outport.OutportError(f"a header of type {data.headerType[:64]!r}")
-    shard = _shard_of(message, network)
     header = read_header(data)
+    shard = _shard_of(message, header, network)
     if not proposes(data.headerType):
-        return _read_executed(message, shard, header, network, watched)
+        return _read_executed(message, header, _executed_of(data.body.miniBlocks, header), network, watched)
     if header is None:
         raise outport.OutportError("a header whose bytes are not those its hash is of")
     return BlockFacts(
@@ -49,10 +49,10 @@ def read_block(
         header=_summary(header),
         signers=int.from_bytes(data.proof.pubKeysBitmap).bit_count(),
         proposes=True,
-        lists=tuple(item.block_hash for item in header.executions),
+        lists=tuple(item.block_hash for item in header.possible_executions),
         sent=frozenset(
             tx_hash
-            for miniblock in _proven(data.body.miniBlocks, header)
+            for miniblock, _ in _named(data.body.miniBlocks, header)
             if miniblock.type == TX_BLOCK and miniblock.senderShardID == shard
             for tx_hash in miniblock.txHashes
         ),
@@ -64,14 +64,15 @@ def read_result(
     message: pb.OutportBlock, network: NetworkProfile, watched: frozenset[bytes] = frozenset()
 ) -> BlockFacts:
     """The facts in the result of a block that was proposed before, as the notifier tells it. Raises `OutportError`."""
-    shard = _shard_of(message, network)
     header = read_header(message.blockData)
+    _shard_of(message, header, network)
     if header is None or header.proposes:
         raise outport.OutportError("a result without the header of an execution")
     if message.carryingHeaderNonce <= header.nonce:
         raise outport.OutportError(f"a result of block {header.nonce} in header {message.carryingHeaderNonce}")
-    facts = _read_executed(message, shard, header, network, watched)
-    pool, body = message.transactionPool, message.blockData.body.miniBlocks
+    named = _named(message.blockData.body.miniBlocks, header)
+    facts = _read_executed(message, header, named, network, watched)
+    pool = message.transactionPool
     told = {fact.tx_hash for fact in facts.transactions if fact.included or fact.executed}
     told.update(hashes_of(pool.transactions), hashes_of(pool.invalidTxs))
     return msgspec.structs.replace(
@@ -79,7 +80,7 @@ def read_result(
         prev_hash=b"",
         carrier=message.carryingHeaderNonce,
         carrier_hash=message.carryingHeaderHash,
-        settled=frozenset(told) if len(_proven(body, header)) == len(header.miniblocks) else None,
+        settled=frozenset(told) if len(named) == len({item.hash for item in header.miniblocks}) else None,
         unexecutable=tuple(
             _unexecutable(tx_hash, pool.unexecutableTransactions[tx_hash.hex()], facts.timestamp_ms)
             for tx_hash in sorted(hashes_of(pool.unexecutableTransactions))
@@ -93,30 +94,47 @@ def _unexecutable(tx_hash: bytes, tx: pb.Transaction, timestamp_ms: int) -> Unex
     return Unexecutable(tx_hash, client, timestamp_ms, sdk)
 
 
-def _shard_of(message: pb.OutportBlock, network: NetworkProfile) -> int:
-    data = message.blockData
-    shard = data.shardID if data.shardID or not message.shardID else message.shardID
+def _shard_of(message: pb.OutportBlock, header: Header | None, network: NetworkProfile) -> int:
+    """The shard of a block, which is the same in all that names it. Raises `OutportError`."""
+    shard, of_data = message.shardID, message.blockData.shardID
+    of_header = shard if header is None else header.shard
+    if not shard == of_data == of_header:
+        raise outport.OutportError(f"a block of shard {shard}, its data of shard {of_data}, its header of {of_header}")
     if shard >= network.shards and shard != METACHAIN:
         raise outport.OutportError(f"a block of shard {shard}")
     return shard
 
 
-def _proven(miniblocks: Iterable[pb.MiniBlock], header: Header) -> list[pb.MiniBlock]:
-    """Those of a body that the header names: what no hash stands for could leave out or make up transactions."""
-    named = {item.hash for item in header.miniblocks}
-    return [item for item in miniblocks if blake2b(outport.canonical(item), digest_size=32).digest() in named]
+def _named(miniblocks: Iterable[pb.MiniBlock], header: Header) -> list[Miniblock]:
+    """Those of a body that the header names, each once: what no hash stands for could be made up."""
+    body = {blake2b(outport.canonical(item), digest_size=32).digest(): item for item in miniblocks}
+    named = {item.hash: item for item in header.miniblocks}
+    return [(item, named[name]) for name, item in body.items() if name in named]
+
+
+def _executed_of(miniblocks: Sequence[pb.MiniBlock], header: Header | None) -> list[Miniblock]:
+    """The miniblocks of a block of the earlier formats: nodes keep those of body and header in one order."""
+    if header is None or not header.miniblocks:
+        return [(item, None) for item in miniblocks]
+    if len(miniblocks) == len(header.miniblocks):
+        return list(zip(miniblocks, header.miniblocks, strict=True))
+    return _named(miniblocks, header)
 
 
 def _read_executed(
-    message: pb.OutportBlock, shard: int, header: Header | None, network: NetworkProfile, watched: frozenset[bytes]
+    message: pb.OutportBlock,
+    header: Header | None,
+    miniblocks: Sequence[Miniblock],
+    network: NetworkProfile,
+    watched: frozenset[bytes],
 ) -> BlockFacts:
     """The facts in a block that says what it executed."""
     data = message.blockData
-    reader = PoolReader(message, header.miniblocks if header else (), network, watched)
+    reader = PoolReader(message, miniblocks, network, watched)
     reader.read()
     accounts = read_accounts(message.alteredAccounts.values())
     return BlockFacts(
-        shard=shard,
+        shard=message.shardID,
         block_hash=data.headerHash,
         prev_hash=header.prev_hash if header else b"",
         nonce=header.nonce if header else 0,
@@ -158,10 +176,11 @@ def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ..
 
 def _token_name(token: pb.AccountTokenData) -> str:
     """Fungible tokens go by their identifier, others with their nonce in hex behind it."""
+    identifier = token.identifier.decode("utf-8", "replace")
     if not token.nonce:
-        return token.identifier
+        return identifier
     digits = f"{token.nonce:x}"
-    return f"{token.identifier}-{'0' * (len(digits) % 2)}{digits}"
+    return f"{identifier}-{'0' * (len(digits) % 2)}{digits}"
 
 
 def _summary(header: Header) -> BlockHeader:

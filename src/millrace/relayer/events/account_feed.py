@@ -1,12 +1,13 @@
 """What clients and lifecycle are told of accounts: from final blocks, from announcements, or asked for.
 
 A result's accounts are as they were after its block or later, up to the header that brought it, so they are never added
-up and never taken back: they are "not older than" their block.
+up and never taken back: they are "not older than" their block. The chain API may be ahead of the stream, or behind it:
+whoever speaks, a nonce that is less than the last one told is not.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,6 +25,10 @@ from millrace.relayer.protocol.topics import AddressTopic
 
 MAX_AHEAD = 100_000
 """As many as there may be transactions in flight: each waits for the end of at most one sender's news."""
+
+
+MAX_TOLD = 65_536
+"""Accounts whose last nonce is remembered; of one forgotten an old one may be told if the chain API is out of step."""
 
 
 class Publisher(Protocol):
@@ -53,6 +58,8 @@ class AccountFeed:
         """Of each shard's final blocks the one whose accounts are newest."""
         self._ahead: dict[int, deque[tuple[int, bytes, int]]] = {}
         """By shard: height of the header that brought it, account, nonce; what led to it may still be to come."""
+        self._told: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
+        """Of accounts that somebody hears of, the one told last at the end: shard, nonce."""
 
     def final(self, block: BlockFacts, now: float) -> None:
         """A block counts. Its accounts are told, in the order of blocks."""
@@ -105,6 +112,12 @@ class AccountFeed:
         """The block of this time was rolled back: what accounts had from its execution never was."""
         self._held.revert(shard, time_ms)
         self._ahead.pop(shard, None)
+        # What the chain API said may have been of that block.
+        self._told = OrderedDict(item for item in self._told.items() if item[1][0] != shard)
+
+    def forget_told(self) -> None:
+        """After a gap the chain may be another one."""
+        self._told.clear()
 
     def _announced(self, fact: AccountFact, shard: int, time_ms: int) -> None:
         """Told unless it is older than what is known, whatever the chain API or a later block has said already."""
@@ -136,6 +149,14 @@ class AccountFeed:
         self._tell(AccountFact(pubkey, nonce, balance, {}), where)
 
     def _tell(self, fact: AccountFact, where: Where) -> None:
+        topic = AddressTopic(fact.pubkey)
+        if not self._publisher.hears(topic) or fact.nonce < self._told.get(fact.pubkey, (0, 0))[1]:
+            return
+        self._told[fact.pubkey] = where.shard, fact.nonce
+        self._told.move_to_end(fact.pubkey)
+        if len(self._told) > MAX_TOLD:
+            self._told.popitem(last=False)
+
         def make() -> bytes:
             data = messages.AccountData(
                 address=address.encode(fact.pubkey),
@@ -148,4 +169,4 @@ class AccountFeed:
             )
             return messages.encode(messages.AccountMessage(data))
 
-        self._publisher.tell_account(AddressTopic(fact.pubkey), make)
+        self._publisher.tell_account(topic, make)

@@ -124,8 +124,7 @@ class Events:
         self._traces = ()
         self._live = sequence > self.head()
         if marks & INCOMPLETE:
-            self.incomplete += 1
-            self._forget()
+            self._is_incomplete()
         try:
             self._take(topic, payload, sequence)
         except (outport.OutportError, DecodeError, ValueError) as error:
@@ -154,6 +153,12 @@ class Events:
     def on_gap(self, first: int, last: int) -> None:
         """Events are lost: what accounts were thought to be may be wrong now."""
         self.gaps += 1
+        self._accounts.forget_told()
+        self._forget()
+
+    def _is_incomplete(self) -> None:
+        """Results are missing for good."""
+        self.incomplete += 1
         self._forget()
 
     def _forget(self) -> None:
@@ -213,6 +218,8 @@ class Events:
 
     def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
         result = read_result(message, self._network, self._lifecycle.sponsor.balances.keys)
+        if result.settled is None:
+            self._is_incomplete()
         self._note_traces(result)
         self._behind = self._age(result, sequence)
         self._observer.block_executed(result, now, self._behind)
