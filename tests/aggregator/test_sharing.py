@@ -119,10 +119,13 @@ async def test_a_failure_for_another_reason_changes_nothing(gateway: Gateway) ->
     ["insufficient funds", "Slippage limit exceeded: have 1, need 2", "not enough gas", "lack of funds for the fee"],
 )
 async def test_who_cannot_pay_for_all_at_once_does_not_decide_for_others(reason: str) -> None:
-    """A failure of all inputs together that the sender or the market brings about says nothing of the contract."""
-    sharing = Sharing(WITH, Gateway(1, reason=reason), Clock())
-    assert len((await sharing.answer(made)).batches) == 1
-    assert sharing.settings is WITH
+    """A failure of all inputs together that the sender or the market brings about says nothing of the contract, and is
+    not asked for again at once."""
+    gateway = Gateway(1, reason=reason)
+    sharing = Sharing(WITH, gateway, Clock())
+    for _ in range(2):
+        assert len((await sharing.answer(made)).batches) == 1
+    assert sharing.settings is WITH and gateway.asked == 1
 
 
 async def test_without_gateway_or_sender_the_setting_holds() -> None:
@@ -148,9 +151,11 @@ async def test_a_second_try_that_is_refused_costs_no_answer() -> None:
             raise errors.busy()
         return await made(settings)
 
-    sharing = Sharing(WITH, Gateway(1), Clock())
-    assert len((await sharing.answer(once)).batches) == 1
-    assert sharing.settings is WITH
+    gateway = Gateway(1)
+    sharing = Sharing(WITH, gateway, Clock())
+    for _ in range(2):
+        assert len((await sharing.answer(once)).batches) == 1
+    assert sharing.settings is WITH and gateway.asked == 1
 
 
 async def test_whose_transactions_tell_nothing_is_not_asked_about_for_a_while() -> None:

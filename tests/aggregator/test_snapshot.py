@@ -13,8 +13,9 @@ from millrace.aggregator.quote import answer
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, build
 from millrace.dex.document import encode
-from millrace.dex.pool import Pool
+from millrace.dex.pool import Burn, Pool
 from millrace.routing import venue
+from millrace.routing.lpedges import BurnTrade, lp_edges
 from millrace.routing.synthetic import make_market
 
 MARKET = make_market(40, seed=19, traded_lp=2)
@@ -88,3 +89,21 @@ def test_a_pool_whose_numbers_come_to_nothing_is_left_out_and_named(monkeypatch:
     first, *_, last = sorted({token for pool in snapshot.usable for token in pool.tokens if snapshot.worth.get(token)})
     question = QuoteRequest(token_in=first, token_out=last, amount_in=10**15)
     assert int(answer(snapshot, question, AggregatorSettings()).amount_out) > 0
+
+
+def test_lp_units_whose_numbers_come_to_nothing_end_no_market(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A withdrawal that divides by zero is no trade; those of other pools are."""
+    traded = {token for pool in MARKET.pools for token in pool.tokens}
+    bad, other = [pool for pool in MARKET.pools if pool.lp_token in traded][:2]
+    burn = type(bad).burn
+
+    def divides(pool: Pool, units: int) -> Burn:
+        if pool.id == bad.id:
+            raise ZeroDivisionError("float division by zero")
+        return burn(pool, units)
+
+    monkeypatch.setattr(type(bad), "burn", divides)
+    snapshot = build(encode(MARKET), 0.0)
+    for pool, expected in ((bad, False), (other, True)):
+        trades = lp_edges([pool], snapshot.market, traded)
+        assert any(isinstance(trade, BurnTrade) for trade, _ in trades) is expected

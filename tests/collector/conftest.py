@@ -192,6 +192,10 @@ class StandIn:
         """What contracts store; nothing else is stored anywhere."""
         self.faults: list[web.Response] = []
         self.dead: set[str] = set()
+        self.hanging: set[str] = set()
+        self.hung = asyncio.Event()
+        """A question of those came; it is answered when the stand-in ends."""
+        self.over = asyncio.Event()
         self.refusals: dict[str, str] = {}
         self.rounds: asyncio.Queue[str] = asyncio.Queue()
         self.busiest = 0
@@ -210,7 +214,11 @@ class StandIn:
         self.busiest = max(self.busiest, self._now)
         await asyncio.sleep(0)
         try:
-            return self._answer(await request.json())
+            body = await request.json()
+            if body["funcName"] in self.hanging:
+                self.hung.set()
+                await self.over.wait()
+            return self._answer(body)
         finally:
             self._now -= 1
 
@@ -260,4 +268,5 @@ async def standin() -> AsyncIterator[StandIn]:
     await server.start_server()
     stand_in.url = str(server.make_url("/"))
     yield stand_in
+    stand_in.over.set()
     await server.close()

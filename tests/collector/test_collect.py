@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -363,6 +364,38 @@ async def test_once_writes_and_ends(standin: Any, tmp_path: Path) -> None:
     standin.views.clear()
     with pytest.raises(SystemExit, match="no document: "):
         await collector_app.run(settings_for(standin, once=True, output=str(output)), asyncio.Event())
+
+
+async def test_once_after_once_hears_of_powers(standin: Any, tmp_path: Path) -> None:
+    """Run again and again over one cache, it asks about a few old tokens after each document."""
+    output, cache = tmp_path / "pools.json", tmp_path / "tokens.json"
+    cache.write_bytes(b'{"USDC-c76f1f": [6, "WrappedUSDC", []]}')
+    key = next(key for key in standin.views if key[2] == (b"USDC-c76f1f",) and key[1] == "getTokenProperties")
+    standin.views[key] = [*standin.views[key], b"CanFreeze-true"]
+    powers = []
+    for _ in range(2):
+        settings = settings_for(standin, once=True, output=str(output), token_cache=str(cache))
+        await collector_app.run(settings, asyncio.Event())
+        powers.append({token.identifier: token.powers for token in decode(output.read_bytes()).tokens}["USDC-c76f1f"])
+    assert powers == [(), ("freeze",)]
+
+
+async def test_rounds_wait_for_no_powers(standin: Any, tmp_path: Path) -> None:
+    """Where only questions about tokens hang, document follows document."""
+    cache, stop = tmp_path / "tokens.json", asyncio.Event()
+    settings = settings_for(standin, refresh_seconds=0.05, token_cache=str(cache), output=str(tmp_path / "pools.json"))
+    await collector_app.run(msgspec.structs.replace(settings, once=True), stop)
+    cache.write_bytes(msgspec.json.encode({name: known[:3] for name, known in json.loads(cache.read_bytes()).items()}))
+    standin.hanging.add("getTokenProperties")
+    running = asyncio.create_task(collector_app.run(settings, stop))
+    async with asyncio.timeout(20):
+        await standin.hung.wait()
+        while not standin.rounds.empty():
+            standin.rounds.get_nowait()
+        for _ in range(3):
+            await standin.rounds.get()
+        stop.set()
+        await running
 
 
 async def test_the_process_runs_until_stopped(standin: Any) -> None:

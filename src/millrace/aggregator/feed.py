@@ -244,12 +244,17 @@ class Feed(Generic[M]):
             return None
         snapshot = self._snapshots.build(data, received, self.pace.pause, _take_all if judged else self._admit)
         self.build_seconds = time.thread_time() - started
+        if not judged:
+            self._name_left_out(snapshot.document)
         return snapshot
 
     def _admit(self, document: PoolDocument) -> None:
-        """In the thread: hold back what lost too much, and name what is newly left out."""
+        """In the thread: hold back what lost too much."""
+        self.losses.check(document, None if self.snapshot is None else self.snapshot.document)
+
+    def _name_left_out(self, document: PoolDocument) -> None:
+        """Each pool or token once, while it is left out; those that no curve can be made of, too."""
         before = self.snapshot
-        self.losses.check(document, None if before is None else before.document)
         known = set() if before is None else {item.name for item in before.document.quarantined}
         new = [item for item in document.quarantined if item.name not in known]
         if new:

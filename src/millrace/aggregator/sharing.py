@@ -70,11 +70,15 @@ class Sharing:
         if told.status == "success":
             self._note(works=True)
         reason = str(told.reason or "").lower()
-        if told.status != "fail" or any(word in reason for word in OTHER_REASONS):
+        if told.status != "fail":
+            return body
+        if any(word in reason for word in OTHER_REASONS):
+            self._pass_over(sender)
             return body
         try:
             apart = await make(self._apart)
         except ApiError:  # no time for a second search: the first stands
+            self._pass_over(sender)
             return body
         tokens = {given.token for given in shared.inputs}
         alone = [batch for batch in apart.batches if batch.inputs[0].token in tokens]

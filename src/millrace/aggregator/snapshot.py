@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -24,15 +23,12 @@ from millrace.routing.curve import NoCurve
 from millrace.routing.planner import Planner
 from millrace.routing.venue import CurveCache
 
-log = logging.getLogger(__name__)
-
 FILTERS_KEPT = 16
 """Combinations of filters whose graphs a snapshot remembers."""
 LONG_THREAD = "LONG"
 """The thread for what takes longest; see `answering.Lane`."""
 ANSWER_BYTES = 16 * 1024 * 1024
 """Bytes of answers (with what was asked) that a snapshot remembers."""
-LOGGED_FAULTS = 10
 
 
 class Filter(NamedTuple):
@@ -203,7 +199,6 @@ def _without(document: PoolDocument, faulty: Mapping[str, str]) -> PoolDocument:
     """The document with these pools left out and named: what no check of an entry has found must not end the market."""
     if not faulty:
         return document
-    log.error("pools of which no curve can be made", extra={"some": list(faulty.items())[:LOGGED_FAULTS]})
     return msgspec.structs.replace(
         document,
         pools=tuple([pool for pool in document.pools if pool.id not in faulty]),

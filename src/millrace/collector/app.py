@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
@@ -118,15 +119,20 @@ async def run(settings: CollectorSettings, stop: asyncio.Event) -> None:
                 collected = await served.round(collector)
             except CollectError as error:
                 raise SystemExit(f"no document: {error}") from None
-            book.save()
             if not settings.output:
                 sys.stdout.buffer.write(collected.data + b"\n")
+                sys.stdout.buffer.flush()
+            if settings.token_cache:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(settings.query_timeout_seconds):
+                        await book.renew()
+                book.save()
             return
         server = HttpServer(served.application())
         port = await server.start(settings.host, settings.port)
         log.info("ready", extra={"port": port, "source": settings.gateway})
         try:
-            await wait_first(stop, _loop(settings, served, collector, book))
+            await wait_first(stop, _loop(settings, served, collector, book), _renewals(settings, book))
         finally:
             await server.stop()
 
@@ -137,7 +143,6 @@ async def _loop(settings: CollectorSettings, served: Served, collector: Collecto
         started = time.monotonic()
         try:
             await served.round(collector)
-            await book.renew()
             book.save()
         except CollectError as error:
             log.warning("no document this round", extra={"reason": str(error)})
@@ -147,3 +152,13 @@ async def _loop(settings: CollectorSettings, served: Served, collector: Collecto
             log.exception("a round failed")
             served.last_error = f"internal error: {type(error).__name__}"
         await asyncio.sleep(max(0.05, settings.refresh_seconds - (time.monotonic() - started)))
+
+
+async def _renewals(settings: CollectorSettings, book: TokenBook) -> None:
+    """Tokens are asked about again beside the rounds, which wait for no answer that only concerns a warning."""
+    while True:
+        await asyncio.sleep(settings.refresh_seconds)
+        try:
+            await book.renew()
+        except Exception:  # a defect of ours must not end the collector
+            log.exception("tokens could not be asked about again")

@@ -19,7 +19,7 @@ import msgspec
 
 from millrace.chain.address import ESDT_SYSTEM_CONTRACT
 from millrace.chain.token import is_identifier, ticker
-from millrace.collector.gateway import Gateway, GatewayError, gather
+from millrace.collector.gateway import Gateway, GatewayError
 from millrace.dex import wire
 from millrace.dex.document import TokenInfo
 
@@ -82,10 +82,15 @@ class TokenBook:
         return self._known[token]
 
     async def renew(self) -> None:
-        """Ask again about a few of the tokens whose last question is a day old, those first that wait longest."""
+        """Ask again about a few of the tokens whose last question is a day old, those first that wait longest.
+
+        One after the other: they keep no more than one of the questions waiting that a document needs.
+        """
         due = self._clock() - RENEWED_SECONDS
         waiting = heapq.nsmallest(RENEWED_AT_ONCE, [(known.asked, token) for token, known in self._known.items()])
-        await gather([self._renew(token) for asked, token in waiting if asked <= due])
+        for asked, token in waiting:
+            if asked <= due:
+                await self._renew(token)
 
     async def _renew(self, token: str) -> None:
         try:

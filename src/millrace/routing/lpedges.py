@@ -130,7 +130,7 @@ def lp_edges(pools: Iterable[Pool], market: DictMarket, known: Container[str]) -
                 if trade.token_in in known and trade.token_out in known:
                     try:
                         found.append((trade, _knots(trade, whole, parts)))
-                    except NoCurve:
+                    except (NoCurve, ArithmeticError):  # what one pool's numbers come to must not end the market
                         continue
     return found
 

@@ -38,6 +38,7 @@ class Planner:
         self.table = table or Table()
         """What plans take of a transaction."""
         self.router = Router(chosen, market, curves, table=self.table, pause=pause)
+        chosen = [pool for pool in chosen if pool.id not in self.router.faulty]
         self._issuers = Issuers(chosen, market)
         traded = any(pool.lp_token in self.router.index for pool in chosen)
         between = (

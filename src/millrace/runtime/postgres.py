@@ -138,6 +138,17 @@ class _Session(asyncpg.Connection):  # type: ignore[misc]
     async def fetchval(self, query: str, *values: Any, timeout: float | None = None) -> Any:
         return await self._patiently(super().fetchval, query, values, timeout)
 
+    async def pages(self, query: str, *values: Any, size: int, first: float) -> AsyncIterator[list[Any]]:
+        """The rows of an answer, so many at once, in a transaction; for the first ones it has `first` seconds."""
+        try:
+            rows = await self.cursor(query, *values, timeout=first)
+            while page := await rows.fetch(size, timeout=first):
+                first = ANSWER_SECONDS if self.patience is None else self.patience.seconds
+                yield page
+        except (TimeoutError, asyncio.CancelledError) as error:
+            self.given_up = type(error)
+            raise
+
     async def _patiently(self, ask: Any, query: str, values: tuple[Any, ...], timeout: float | None) -> Any:
         if self.given_up is not None:
             raise self.given_up

@@ -110,20 +110,22 @@ def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
 
 
 async def test_whatever_a_token_is_called(world: Any) -> None:
-    """Names that owners of tokens choose may be any bytes: the block that has one says as much as any other."""
+    """Names that owners of tokens choose may be any bytes, or the coin's: the block that has one says as much as any
+    other, and what a node told in JSON is the same."""
     await start(world, hub_url="")
     chain = Chain(world, 1)
     block = chain.maker.block([transfer(ALICE)], accounts={ALICE.public: (1, 10**18)})
     account = block.alteredAccounts[address.encode(ALICE.public)]
     account.additionalAccountData.userName = b"\xff\xfe"
     account.tokens.add(identifier=b"A-123456", nonce=1, balance="1").metaData.name = b"\xff\xfe"
-    account.tokens.add(identifier=b"\xff-123456", balance="2")
+    account.tokens.add(identifier=b"\xe2\x82-123456", balance="2")
+    account.tokens.add(identifier=b"EGLD", balance="3")
     async with connected(world.ws) as client:
         await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
         chain.tell(outport.SAVE_BLOCK, block)
         chain.finalise(block)
         told = (await client.push())["data"]
-    assert told["balances"] == {"EGLD": str(10**18), "A-123456-01": "1", "\ufffd-123456": "2"}
+    assert told["balances"] == {"EGLD": str(10**18), "A-123456-01": "1", "\ufffd\ufffd-123456": "2"}
     assert world.service.events.unreadable == 0
 
 

@@ -171,6 +171,18 @@ async def test_a_block_that_began_before_its_transaction_came(world: Any) -> Non
     assert entry_of(world, tx).state == "expired"
 
 
+async def test_a_clock_a_little_ahead_hides_no_end(world: Any) -> None:
+    """What is read again counts also where ours is ahead of the chain's by a second or two."""
+    await start(world, hub_url="")
+    world.service.events.head = lambda: 10**9
+    chain = chain_of(world)
+    tx = transfer(ALICE)
+    assert await submit(world, tx) == ["ok"]
+    chain.maker.start_ms -= 2 * ROUND_MS + 1_500
+    chain.execute(chain.propose(signed(world)), unexecutable=signed(world))
+    assert entry_of(world, tx).state == "expired"
+
+
 async def test_not_executable_for_a_stranger(world: Any) -> None:
     """Of transactions that the relayer never saw subscribers hear the same, by either hash when nodes name it."""
     await start(world, hub_url="")

@@ -21,20 +21,31 @@ def test_told_once_until_it_is_over(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     lag = ExecutionLag(20)
     for executed in (80, 79, 78, 81, 79, 89):
-        lag.header(1, 100, executed, is_live=True)
+        lag.header(1, 100, executed, at_ms=0, is_live=True)
     assert [(item.levelname, item.blocks) for item in caplog.records] == [("ERROR", 21)]  # type: ignore[attr-defined]
     assert lag.late == {1} and lag.problem() == "behind what is proposed: shard 1 by 11 blocks"
-    lag.header(1, 100, 90, is_live=True)
+    lag.header(1, 100, 90, at_ms=0, is_live=True)
     assert lag.late == set() and lag.problem() == "" and caplog.records[-1].levelname == "INFO"
 
 
 def test_what_is_read_again_wakes_nobody(caplog: pytest.LogCaptureFixture) -> None:
     """How it was before the relayer started is no news; the newest is known all the same."""
     lag = ExecutionLag(20)
-    lag.header(0, 100, 10, is_live=False)
+    lag.header(0, 100, 10, at_ms=0, is_live=False)
     assert (lag.late, lag.blocks, caplog.records) == (set(), {0: 90}, [])
-    lag.header(0, 101, 102, is_live=True)
+    lag.header(0, 101, 102, at_ms=0, is_live=True)
     assert lag.blocks == {0: 0}
+
+
+def test_old_headers_among_new_ones_say_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """A node that catches up tells headers of long ago, whose execution was where it should be, or was late itself."""
+    lag = ExecutionLag(20)
+    for step in range(3):
+        lag.header(1, 1000 + step, 900, at_ms=600_000 + step, is_live=True)
+        lag.header(1, 500 + step, 499 + step, at_ms=300_000 + step, is_live=True)
+    assert (lag.blocks, lag.late, len(caplog.records)) == ({1: 102}, {1}, 1)
+    lag.header(1, 990, 989, at_ms=700_000, is_live=True)  # heights that were taken back, proposed anew
+    assert (lag.blocks, lag.late) == ({1: 1}, set())
 
 
 async def told(base: str, path: str) -> Any:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from relayer_support import NETWORK
 
-from millrace.relayer.journal.portions import Need
+from millrace.relayer.journal.portions import Need, Portions
 from millrace.relayer.ledger.budget import Spender
-from millrace.relayer.ledger.sponsor import Sponsor
+from millrace.relayer.ledger.sponsor import SHORT_SECONDS, Sponsor
+from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import policy
 from millrace.relayer.rules.policy import loads
+from millrace.relayer.rules.seats import part_of
 
 SUMS = "per_minute = 1280\nper_hour = 12800\nper_day = 128000\nat_risk = 1280\nat_risk_sign_only = 640\n"
 
@@ -65,3 +68,24 @@ def test_what_was_used_of_a_sum_that_is_nothing_now_keeps_all() -> None:
     assert sponsor.need(now, 128) == Need(0, 5)
     sponsor.budgets.reserve(Spender(b"key", b"sender"), 11, 0.0, before.budget, before.quotas)
     assert sponsor.need(now, 128) == Need(2, 5, keeps=True)
+
+
+def test_who_refused_a_stranger_wants_more() -> None:
+    """Strangers may use a part of what is held: once that is gone more is wanted for a while, though some is free."""
+    journal: Any = None
+    times = [0.0]
+    sponsor = Sponsor(NETWORK, journal, lambda: times[0], lambda: 0)
+    whole = loads(f"[budget]\n{SUMS}loss_per_hour = 1280\n[people.alice]\nper_day = 256\n")
+    held = msgspec.structs.replace(whole, budget=part_of(whole, 2, 60.0, 64, 128).budget)
+    strangers = msgspec.structs.replace(whole.strangers, together_percent=whole.together_percent)
+    portions = Portions()
+    portions.begin(64)
+    portions.need = lambda: sponsor.need(whole, 128)
+    with pytest.raises(Refused, match="budget exhausted"):
+        for number in range(200):
+            who = Spender(b"key", b"%d" % number, f"ip{number}", strangers=strangers, least=10)
+            assert not portions.settle()
+            sponsor.budgets.reserve(who, 10, 0.0, held.budget, whole.quotas)
+    assert sponsor.need(whole, 128).portions <= 48 and portions.settle()
+    times[0] = SHORT_SECONDS
+    assert not portions.settle()

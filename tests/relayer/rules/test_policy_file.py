@@ -286,7 +286,7 @@ def test_every_entry_has_a_direction() -> None:
     neither = {"budget.alert_balance", "budget.alert_seconds"}
     for table in ("caps", "budget", "quotas", "strangers"):
         for name in getattr(Policy(), table).__struct_fields__:
-            ends = [loads(f"[{table}]\n{name} = {value}") for value in ("1", "2")]
+            ends = [loads(f"[{table}]\n{name} = {value}\n[people.a]") for value in ("1", "2")]
             found = [looser(*ends), looser(*reversed(ends))]
             assert sorted(map(len, found)) == ([0, 0] if f"{table}.{name}" in neither else [0, 1]), name
 
@@ -303,6 +303,9 @@ def test_people_and_who_needs_it() -> None:
     assert [change.words for change in changes(someone, nobody)] == ["75 -> 100", "gone"]
     assert looser(someone, nobody) == ["strangers.together_percent"], "without people strangers have it all"
     assert looser(loads(texts[1] + "\n[people.b]"), someone) == [], "somebody who is gone pays for nobody"
+    ninety = loads("[strangers]\ntogether_percent = 90\n" + texts[1])
+    assert looser(ninety, nobody) == ["strangers.together_percent"], "75 of nobody binds nobody"
+    assert looser(loads("[strangers]\ntogether_percent = 50"), someone) == ["people.a"], "somebody new binds them"
     few, more, everybody = (loads(f"[strangers]\nsponsor_below = {value}") for value in (5, 6, 0))
     assert looser(few, more) and looser(more, everybody) and not looser(everybody, few) and not looser(more, few)
 

@@ -21,6 +21,7 @@ from millrace.relayer.blocks.facts import AccountFact, BlockFacts, BlockHeader, 
 from millrace.relayer.blocks.pool import TX_BLOCK, Miniblock, PoolReader, early_hashes_of, hashes_of
 
 _AMOUNT = re.compile("[0-9]{1,80}")
+_NO_TEXT = re.compile("[\udc80-\udcff]")  # how Python keeps a byte that is no UTF-8
 
 
 def read_block(
@@ -176,11 +177,19 @@ def read_accounts(altered: Iterable[pb.AlteredAccount]) -> tuple[AccountFact, ..
 
 def _token_name(token: pb.AccountTokenData) -> str:
     """Fungible tokens go by their identifier, others with their nonce in hex behind it."""
-    identifier = token.identifier.decode("utf-8", "replace")
+    identifier = _go_text(token.identifier)
     if not token.nonce:
         return identifier
     digits = f"{token.nonce:x}"
     return f"{identifier}-{'0' * (len(digits) % 2)}{digits}"
+
+
+def _go_text(raw: bytes) -> str:
+    """As a node writes it in JSON: U+FFFD for each byte that is no UTF-8, where Python has one for several."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return _NO_TEXT.sub("\ufffd", raw.decode("utf-8", "surrogateescape"))
 
 
 def _summary(header: Header) -> BlockHeader:

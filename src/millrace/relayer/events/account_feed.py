@@ -162,7 +162,8 @@ class AccountFeed:
                 address=address.encode(fact.pubkey),
                 shard_id=where.shard,
                 timestamp=where.timestamp_ms,
-                balances={"EGLD": str(fact.balance)} | fact.tokens,
+                # A token may be called like the coin: what comes last holds, at the place of the first.
+                balances=(coin := {"EGLD": str(fact.balance)}) | fact.tokens | coin,
                 nonce=fact.nonce,
                 block_hash=where.block_hash.hex(),
                 block_nonce=UNSET if where.block_nonce is None else where.block_nonce,

@@ -100,6 +100,8 @@ class Events:
         self.taken = 0
         self._live = True
         """Whether the event in hand is news, and not read again after the relayer, or the hub, was away."""
+        self._incomplete = False
+        """Whether the event in hand is marked so."""
         self._behind = 0.0
         """Of an event that is not, how long ago it was."""
         self.unreadable = 0
@@ -123,7 +125,8 @@ class Events:
         self.taken += 1
         self._traces = ()
         self._live = sequence > self.head()
-        if marks & INCOMPLETE:
+        self._incomplete = bool(marks & INCOMPLETE)
+        if self._incomplete:
             self._is_incomplete()
         try:
             self._take(topic, payload, sequence)
@@ -191,6 +194,7 @@ class Events:
                 if self._tracker.revert(data.shardID, data.headerHash):
                     self._accounts.revert(data.shardID, time_of(data))
                 else:
+                    self._accounts.forget_told()
                     log.critical("a final block was reverted", extra={"shard": data.shardID})
             case outport.SAVE_ACCOUNTS:
                 accounts = pb.Accounts.FromString(payload)
@@ -210,7 +214,8 @@ class Events:
         if block.header is not None:
             self._lifecycle.rounds.header(block.shard, block.header.round, block.header.epoch, block.timestamp_ms)
         if block.last_executed is not None:
-            self.execution.header(block.shard, block.nonce, block.last_executed, is_live=self._live)
+            executed, at_ms = block.last_executed, block.timestamp_ms
+            self.execution.header(block.shard, block.nonce, executed, at_ms=at_ms, is_live=self._live)
         if not block.proposes:
             self._observer.block_executed(block, now, age)
         self._behind = age
@@ -218,7 +223,7 @@ class Events:
 
     def _executed(self, message: pb.OutportBlock, sequence: int, now: float) -> None:
         result = read_result(message, self._network, self._lifecycle.sponsor.balances.keys)
-        if result.settled is None:
+        if result.settled is None and not self._incomplete:
             self._is_incomplete()
         self._note_traces(result)
         self._behind = self._age(result, sequence)

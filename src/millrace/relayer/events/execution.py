@@ -19,11 +19,19 @@ class ExecutionLag:
     def __init__(self, most: int) -> None:
         self._most = most
         self.blocks: dict[int, int] = {}
+        self._newest: dict[int, int] = {}
+        """By shard, when its newest header's round began, in milliseconds."""
         self.late: set[int] = set()
         """Shards that are too far behind."""
 
-    def header(self, shard: int, nonce: int, executed: int, *, is_live: bool) -> None:
-        """A header and the newest height that is executed. Of one that is read again (not `is_live`) nobody is told."""
+    def header(self, shard: int, nonce: int, executed: int, *, at_ms: int, is_live: bool) -> None:
+        """A header and the newest height that is executed. Of one that is read again (not `is_live`) nobody is told.
+
+        A node that catches up tells old headers among new ones: they say nothing. By time, as heights are taken back.
+        """
+        if at_ms < self._newest.get(shard, 0):
+            return
+        self._newest[shard] = at_ms
         behind = self.blocks[shard] = max(0, nonce - executed)
         if not is_live:
             return

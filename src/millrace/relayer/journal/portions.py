@@ -1,9 +1,9 @@
 """How much of every budget a relayer holds of those that share its keys, and how that moves to who needs it.
 
 Each seat begins with an equal number of portions; a relayer's part of a sum is as large as its part of all portions.
-Who has hardly any left wants more. Who has more than it needs gives some when somebody wants it: it keeps to the
-smaller part first, and then tells the server; who wants it takes it from there, and spends it once the server has said
-so. What it needs is what its part of every sum has to be for what it has spent and put at risk, so all parts together
+Who has hardly any left wants more, and so does who had to refuse a stranger, as strangers may use a part of it only.
+Who has more than it needs gives some when somebody wants it: it keeps to the smaller part first, and then tells the
+server; who wants it takes it from there, and spends it once the server has said so. What it needs is what its part of every sum has to be for what it has spent and put at risk, so all parts together
 cover all that was spent, at every moment.
 
 With each claim the server is told a bound of what is needed then. So it knows of a seat that was lost what nobody can
@@ -33,6 +33,8 @@ class Need(NamedTuple):
     """Fees that certainly need no more than one portion further."""
     keeps: bool = False
     """Something was used of a sum that is nothing now: what is held covers it, should there be such a sum again."""
+    is_short: bool = False
+    """Somebody got nothing for want of his part of what is held, though that is not used up."""
 
 
 class Portions:
@@ -52,6 +54,7 @@ class Portions:
         """Fees that the bound covers further."""
         self._keeps = False
         """Nothing that is held is given."""
+        self._is_short = False
 
     def hold(self, number: int) -> None:
         """The server has given so many, or they were given away."""
@@ -76,13 +79,16 @@ class Portions:
         needed = self._look()
         if self.need is None:
             return False
+        if self._is_short:
+            return True
         if self.others_want and not self._keeps:
             self.hold(min(self.held, needed + 2 * SPARE))
             self.bound = min(self.bound, self.held)
         return self.held - needed < SPARE
 
     def _look(self) -> int:
-        needed, step, self._keeps = (self.held, 0, True) if self.need is None else self.need()
+        need = Need(self.held, 0, keeps=True) if self.need is None else self.need()
+        needed, step, self._keeps, self._is_short = need
         self.bound = self.held if self._keeps else min(self.held, needed + AHEAD)
         self._room = (self.bound - needed) * step  # not more, as more may be held before it is told anew
         return needed

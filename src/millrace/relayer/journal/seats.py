@@ -8,6 +8,7 @@ idle knows it by the positions of all seats: what another one signed is not free
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -33,6 +34,8 @@ from millrace.runtime.postgres import (
     use_schema,
 )
 from millrace.runtime.settings import Secret
+
+log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE = 2_000
 """Claims read, or forgotten, with one question."""
@@ -300,6 +303,7 @@ class Seats:
         return await self._db.ask(work)
 
     async def _make(self, connection: Connection) -> Any:
+        log.warning("the claims' tables are made, or get what they lack: nobody claims meanwhile")
         await connection.execute(_SCHEMA, timeout=MAKING_SECONDS)
         row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
         if row is None:
@@ -547,8 +551,10 @@ class Seats:
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
                 since = created_ms + ahead
                 for first, which in (open_since, f"created_ms < {since} AND ended_ms IS NULL"), (since, "true"):
-                    rows = await connection.cursor(_MADE % which, self.number, first)
-                    while page := await rows.fetch(ROWS_AT_ONCE, timeout=READING_SECONDS):
+                    pages = connection.pages(
+                        _MADE % which, self.number, first, size=ROWS_AT_ONCE, first=READING_SECONDS
+                    )
+                    async for page in pages:
                         await take([_shared(row, ahead) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",

@@ -242,6 +242,8 @@ class Budgets:
         """By the identity of what the policy says of strangers, of one budget."""
         self._latest: _Purse | None = None
         """From which was granted last: transactions of a batch usually take from the same one."""
+        self.refused_at = -math.inf
+        """When an address got nothing as its part, or all strangers', was used up, last."""
 
     def reserve(
         self, who: Spender, fee: int, now: float, budget: Budget, quotas: Quotas, *, sign_only: bool = False
@@ -283,7 +285,11 @@ class Budgets:
         if not easy and share is not None:
             people = account.people or _NOBODY
             people.turn(now)
-            check_address(share, account, people, fee, now, bounds.parts, sign_only)
+            try:
+                check_address(share, account, people, fee, now, bounds.parts, sign_only)
+            except Refused:
+                self.refused_at = now
+                raise
         if by_receiver is not None and bounds.receiver is not None:
             by_receiver.check("the share of this receiver", fee, now, bounds.receiver, sign_only)
         if by_function is not None and bounds.function is not None:

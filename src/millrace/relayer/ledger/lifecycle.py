@@ -33,6 +33,10 @@ from millrace.relayer.rules.stages import Approved
 log = logging.getLogger(__name__)
 
 
+APART_MS = 2_500
+"""So far ours may be ahead of the chain's, and what is read again still counts as of what was sent last."""
+
+
 class Lifecycle:
     """Entries in flight, and through its sponsor budgets, reputations and the policy that governs them."""
 
@@ -158,8 +162,8 @@ class Lifecycle:
         entry = self.inflight.by_chain_hash(tx_hash)
         if entry is None:
             return b""
-        # A block bears the time its round began, and may hold what came during it.
-        if not live and at_ms < entry.created_ms - self.rounds.ms_at(at_ms):
+        # A block bears the time its round began, and may hold what came during it; and clocks differ by a little.
+        if not live and at_ms < entry.created_ms - max(self.rounds.ms_at(at_ms), APART_MS):
             return None
         if entry.state == "signed":
             self._give_up(entry)

@@ -57,6 +57,10 @@ class _Sponsored(msgspec.Struct, eq=False, gc=False):
 Condition = Literal["ok", "paused", "short of funds", "unknown balance"]
 
 
+SHORT_SECONDS = 2.0
+"""So long a refusal counts: it is asked about each second."""
+
+
 class _Shares(NamedTuple):
     """What a policy says of strangers, made ready once."""
 
@@ -236,7 +240,7 @@ class Sponsor:
                 keeps = keeps or (amount > 0 and not limit)
         # Of all sums, also of a key that has used nothing so far.
         least = min(getattr(budget, name) or MOST for budget in (whole.budget, *whole.people.values()) for name in SUMS)
-        return Need(min(needed, portions), least // portions, keeps)
+        return Need(min(needed, portions), least // portions, keeps, now - self.budgets.refused_at < SHORT_SECONDS)
 
     def standing_of(self, key: bytes) -> KeyStanding:
         """What a key has, and what of its budget is used."""

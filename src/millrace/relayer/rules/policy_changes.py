@@ -50,10 +50,12 @@ def changes(old: Policy, new: Policy) -> list[Change]:
             before, after = getattr(getattr(old, table), name), getattr(getattr(new, table), name)
             if name == "sponsor_below":  # 0 sponsors all
                 before, after = before or MOST + 1, after or MOST + 1
-            if before == after and name == "together_percent":  # without people it does not bind
-                before, after = old.together_percent, new.together_percent
+            binds = before, after
+            if name == "together_percent":  # without people it does not bind
+                binds = old.together_percent, new.together_percent
+                before, after = binds if before == after else (before, after)
             if before != after:
-                found.append(Change(f"{table}.{name}", f"{before} -> {after}", (after - before) * direction > 0))
+                found.append(Change(f"{table}.{name}", f"{before} -> {after}", (binds[1] - binds[0]) * direction > 0))
     for name in old.lists.__struct_fields__:
         found += _listed(f"lists.{name}", getattr(old.lists, name), getattr(new.lists, name), name.startswith("allow"))
     found += _people(old, new) + _programmes(old, new)

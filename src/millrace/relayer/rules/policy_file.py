@@ -185,6 +185,7 @@ class PolicyFile:
         """Have it remembered that this is the last good policy."""
         name = checksum(text)
         if name != self._remembered:
+            self._remembered = None  # one that was not noted in time may be noted all the same
             self.remember(name)
             self._remembered = name
 
