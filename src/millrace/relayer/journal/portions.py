@@ -3,8 +3,9 @@
 Each seat begins with an equal number of portions; a relayer's part of a sum is as large as its part of all portions.
 Who has hardly any left wants more, and so does who had to refuse a stranger, as strangers may use a part of it only.
 Who has more than it needs gives some when somebody wants it: it keeps to the smaller part first, and then tells the
-server; who wants it takes it from there, and spends it once the server has said so. What it needs is what its part of every sum has to be for what it has spent and put at risk, so all parts together
-cover all that was spent, at every moment.
+server; who wants it takes it from there, and spends it once the server has said so. What it needs is what its part of
+every sum has to be for what it has spent and put at risk, so all parts together cover all that was spent, at every
+moment.
 
 With each claim the server is told a bound of what is needed then. So it knows of a seat that was lost what nobody can
 have spent, and gives that to others.
