@@ -76,7 +76,7 @@ class Gated:
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         work = getattr(self._connection, name)  # execute, fetch, fetchrow, fetchval
-        return lambda *args: self._turn(lambda: work(*args))
+        return lambda *args, **more: self._turn(lambda: work(*args, **more))
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -94,8 +94,10 @@ class Gated:
             self._database.is_inside = False
         await self._turn(transaction.commit)
 
-    async def cursor(self, *args: Any) -> Any:
-        return await self._turn(lambda: self._connection.cursor(*args))
+    async def pages(self, *args: Any, **more: Any) -> AsyncIterator[Any]:
+        pages = self._connection.pages(*args, **more)
+        while (page := await self._turn(lambda: anext(pages, None))) is not None:
+            yield page
 
 
 class GatedDatabase(Database):

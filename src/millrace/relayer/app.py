@@ -194,6 +194,7 @@ class Service:
         self.lifecycle.sponsor.why_not = self._why_not
         self.history = History(self._history_stores())
         self._started.push_async_callback(self.history.close)
+        await self.history.open()
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
         self.keys.own(self.identity.id, self.leases)

@@ -257,6 +257,13 @@ class History:
         """How often what was stored could be used no more, and was begun anew."""
         return self._write_store.put_aside
 
+    async def open(self) -> None:
+        """Look at what is stored: what can be used no more is put aside now, and not when somebody asks."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._write_store.rolled)
+        except STORE_ERRORS as error:
+            log.error("the history cannot be read", extra={"error": str(error)})
+
     async def add(self, ts_ms: int, numbers: dict[str, float]) -> None:
         """Store the numbers of a second; while the database is away the last ten minutes are kept for it."""
         try:
