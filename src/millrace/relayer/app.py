@@ -221,7 +221,6 @@ class Service:
             regossip=settings.regossip_seconds,
             lifetime=settings.lifetime_seconds,
             followed=self.followed,
-            rounds=self.rounds,
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)

@@ -197,8 +197,9 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     max_nonce_gap: int = 0
     """How far above the expected nonce a transaction may be."""
 
-    regossip_seconds: Annotated[float, Meta(ge=0)] = 0.0
-    """Pause between two broadcasts of a transaction that is not yet in a block; 0: ten rounds, but 5 to 15 s."""
+    regossip_seconds: float = 15.0
+    """Pause between two broadcasts of a transaction that is not yet in a block. A time, whatever rounds last: while a
+    network takes nothing in, all that waits is sent so often."""
     lifetime_seconds: float = 600.0
     """After this long without a block a transaction is broadcast no more. A time: networks keep what waits as long in
     short rounds as in long ones."""

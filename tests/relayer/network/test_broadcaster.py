@@ -13,7 +13,6 @@ from relayer_support import NETWORK, transfer, wallet
 from millrace.chain.gossip import MAX_BATCH, unwrap_transactions, wrap_transactions
 from millrace.chain.network import profile
 from millrace.chain.transaction import Transaction, client_hash, from_proto, to_proto
-from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.network import broadcaster
 from millrace.relayer.network.broadcaster import Broadcaster
@@ -434,23 +433,3 @@ async def test_the_end_of_a_silent_process_is_an_answer(air: Air) -> None:
     air.broadcaster.send(air.entry(sender=2, nonce=7))
     await air.tick(0.0)
     assert air.told == [[0], [7]]
-
-
-@pytest.mark.parametrize(("round_ms", "pause"), [(600, 6.0), (6_000, 15.0), (100, 5.0)])
-async def test_the_usual_pause_follows_the_rounds(air: Air, round_ms: int, pause: float) -> None:
-    """Unless it is set: ten rounds, within bounds, also when the length of a round becomes another."""
-    rounds = Rounds()
-    there = Broadcaster(
-        NETWORK, air._publish, None, is_wanted=lambda entry: True, on_expired=air.expired.append,
-        regossip=0.0, lifetime=600.0, clock=lambda: air.steady, rounds=rounds,
-    )  # fmt: skip
-    air.broadcaster = there
-    there.send(air.entry())
-    rounds.said(round_ms)
-    await air.tick(0.0)
-    assert air.sent == 1
-    await air.tick(pause - 0.01)
-    assert air.sent == 1
-    await air.tick(0.02)
-    assert air.sent == 2
-    await there.stop()

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from millrace.chain.gossip import split_batches, wrap_transactions
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
-from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.network.api_queue import ApiQueue
@@ -33,9 +32,6 @@ BYTES_PER_SECOND = 3_000_000
 """As fast as a peer may publish. Until a batch is through, those of other topics wait: the work of all is spread."""
 RETRY_SECONDS = 1.0
 """First pause after nobody took a transaction; doubled up to the usual one."""
-ROUNDS_BETWEEN, SHORTEST_PAUSE, LONGEST_PAUSE = 10, 5.0, 15.0
-"""The usual one, unless it is set: twice the rounds that a transaction takes to a final result in another shard, and no
-less or more seconds: peers have to carry it each time, and those of 6 s were waited for two and a half of."""
 
 
 class _Queue:
@@ -74,16 +70,13 @@ class Broadcaster:
         lifetime: float,
         followed: Followed | None = None,
         clock: Callable[[], float] = time.monotonic,
-        rounds: Rounds | None = None,
     ) -> None:
-        """`regossip`: seconds between two sends of a transaction; 0: as many as rounds want."""
-        self._rounds = Rounds() if rounds is None else rounds
         self._network = network
         self.gossip = Publishing(publish, self._peers_are_back, clock)
         self._submit = submit
         self._is_wanted = is_wanted
         self._on_expired = on_expired
-        self._set_pause = regossip
+        self._regossip = regossip
         self._lifetime = lifetime
         self._followed = Followed() if followed is None else followed
         self._clock = clock
@@ -126,11 +119,6 @@ class Broadcaster:
             self._workers.append(asyncio.create_task(self._work(topic, queue), name=f"broadcast-{topic}"))
         self._queue_of[sender_shard, receiver_shard] = queue
         return queue
-
-    @property
-    def _usual_pause(self) -> float:
-        by_rounds = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, ROUNDS_BETWEEN * self._rounds.seconds))
-        return self._set_pause or by_rounds
 
     @property
     def queued(self) -> int:
@@ -242,11 +230,11 @@ class Broadcaster:
         if taken:
             for entry in entries if self._pauses else ():
                 self._pauses.pop(entry.client_hash, None)
-            self._plan(self._usual_pause, entries)
+            self._plan(self._regossip, entries)
             return
         after: dict[float, list[Entry]] = {}
         for entry in entries:
-            pause = min(self._pauses.get(entry.client_hash, RETRY_SECONDS / 2) * 2, self._usual_pause)
+            pause = min(self._pauses.get(entry.client_hash, RETRY_SECONDS / 2) * 2, self._regossip)
             self._pauses[entry.client_hash] = pause
             after.setdefault(pause, []).append(entry)
         for pause, part in after.items():
