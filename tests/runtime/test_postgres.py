@@ -312,8 +312,11 @@ async def test_patience_is_for_the_server_that_took_the_next_connection(monkeypa
     assert database._patience.seconds == 3.0
 
 
-async def test_a_server_that_goes_silent_in_a_transaction_is_waited_for_once(postgres: Server) -> None:
-    """Its end is not asked for on a connection that was given up."""
+@pytest.mark.parametrize("between_pages", [False, True])
+async def test_a_server_that_goes_silent_in_a_transaction_is_waited_for_once(
+    postgres: Server, between_pages: bool
+) -> None:
+    """Its end is not asked for on a connection that was given up; and only the first of many rows may take longer."""
     stalls = False
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -340,8 +343,11 @@ async def test_a_server_that_goes_silent_in_a_transaction_is_waited_for_once(pos
     async def work(connection: Connection) -> None:
         nonlocal stalls
         async with connection.transaction():
-            stalls = True
-            await connection.execute("SELECT 1")
+            if not between_pages:
+                stalls = True
+                await connection.execute("SELECT 1")
+            async for _ in connection.pages("SELECT generate_series(1, 9)", size=3, first=60.0):
+                stalls = True
 
     await database.ask(lambda connection: connection.execute("SELECT 1"))
     async with asyncio.timeout(3.5):
