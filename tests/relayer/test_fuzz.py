@@ -1,4 +1,4 @@
-"""A running relayer under bad input, over real sockets, for a minute (`MILLRACE_FUZZ_SECONDS` for longer).
+"""A running relayer under bad input, over real sockets, for twenty seconds (`MILLRACE_FUZZ_SECONDS` for longer).
 
 Each message gets one clear answer and the connection lives on, but for what a ruling closes it for; each HTTP request
 gets a status below 500 and a JSON body; nothing is sent to the chain that its sender did not sign; the service's log
@@ -29,7 +29,7 @@ from millrace.relayer.protocol import reasons
 from millrace.system.ports import free_ports
 from relayer.nasty import VALUES, broken_frames, broken_requests, mutated, spoilt
 
-SECONDS = float(os.environ.get("MILLRACE_FUZZ_SECONDS", "60"))
+SECONDS = float(os.environ.get("MILLRACE_FUZZ_SECONDS", "20"))
 PER_CONNECTION = 100
 """Messages of one connection: more refusals in five seconds close it, which is another test's matter."""
 PATIENCE = 60.0
@@ -297,8 +297,8 @@ def _open_files(pid: int) -> int:
 
 
 @pytest.mark.timeout(900 + 2 * SECONDS)
-async def test_bad_input_for_60_seconds(tmp_path: Path) -> None:
-    """A minute of bad messages, frames, requests and bytes: one clear answer each, nothing breaks, nothing leaks."""
+async def test_bad_input_of_every_kind(tmp_path: Path) -> None:
+    """Bad messages, frames, requests and bytes: one clear answer each, nothing breaks, nothing leaks."""
     target = Target(tmp_path, seed=random.SystemRandom().randrange(10**9))
     print(f"seed {target.seed}")
     async with target.running() as process:
