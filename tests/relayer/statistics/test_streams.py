@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from relayer_support import NETWORK, BlockMaker, transfer, wallet
 
 from millrace.chain import gossip
@@ -16,7 +18,7 @@ from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.blocks.rounds import Rounds
-from millrace.relayer.statistics.gas import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
+from millrace.relayer.statistics.gas import BUCKET_SECONDS, MAX_DISTINCT, WINDOW_SECONDS, GasStats
 from millrace.relayer.statistics.network import KEPT_BLOCKS, KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics.streams import Statistics
 
@@ -47,6 +49,81 @@ def test_gas_window_and_buckets() -> None:
     stats.forget(WINDOW_SECONDS + 2 * BUCKET_SECONDS)
     empty = stats.message(0).data.gas_price
     assert (empty.min, empty.max, empty.avg, empty.percentiles.p90) == (None, None, None, None)
+
+
+def bucket_of(seconds: float) -> int:
+    return int(seconds // BUCKET_SECONDS)
+
+
+SOME = st.integers(1, 30) | st.integers(1, 2**64 - 1)
+STEPS = st.tuples(st.integers(0, 900), st.integers(0, 1_790), st.lists(st.tuples(SOME, SOME), min_size=1, max_size=9))
+
+
+@given(st.lists(STEPS, min_size=1, max_size=20))
+def test_gas_statistics_are_those_of_the_window(steps: list[tuple[int, int, list[tuple[int, int]]]]) -> None:
+    """Whatever comes, late or not, and leaves again: all numbers are those reckoned from what lies in the window."""
+    stats, now, taken = GasStats(1), 5_000, list[tuple[int, int, int]]()
+    for later, late, pairs in steps:
+        now += later
+        stats.add(0, pairs, now - late)
+        taken += [(bucket_of(now - late), price, ppu) for price, ppu in pairs]
+        stats.forget(now)
+        taken = [item for item in taken if item[0] > bucket_of(now - WINDOW_SECONDS)]
+        data = stats.message(0).data
+        for place, found in ((1, data.gas_price), (2, data.ppu)):
+            values = sorted(item[place] for item in taken)
+            buckets = {item[0]: [each[place] for each in taken if each[0] == item[0]] for item in taken}
+            means = [sum(each) // len(each) for each in buckets.values()]
+            assert (found.min, found.max, found.avg, found.bucket_avg) == (
+                (values[0], values[-1], sum(values) // len(values), sum(means) // len(means)) if values else (None,) * 4
+            )
+        prices, told = sorted(item[1] for item in taken), data.gas_price.percentiles
+        for percent, shown in ((50, told.p50), (75, told.p75), (90, told.p90)):
+            assert shown == (prices[-(-len(prices) * percent // 100) - 1] if prices else None)
+
+
+class Compared(int):
+    """A number that counts how often it is compared."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) < int(other)
+
+    def __gt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) > int(other)
+
+
+def test_row_33_many_different_prices() -> None:
+    """However many different prices the window has, one more costs a look at some of them."""
+    stats = GasStats(1)
+    values = random.Random(11).sample(range(10**9, 10**9 + 10**7), 60 * 600)
+    for number in range(60):
+        some = [Compared(value) for value in values[number * 600 : number * 600 + 600]]
+        stats.add(0, [(value, value) for value in some], number * BUCKET_SECONDS)
+    stats.message(0)
+    Compared.times = 0
+    stats.add(0, [(Compared(10**9 + 1), Compared(7))], 60 * BUCKET_SECONDS)
+    data = stats.message(0).data
+    assert Compared.times < 1_000
+    ordered = sorted([*values, 10**9 + 1])
+    assert (data.gas_price.min, data.gas_price.max, data.ppu.min) == (ordered[0], ordered[-1], 7)
+    assert data.gas_price.percentiles.p90 == ordered[-(-len(ordered) * 90 // 100) - 1]
+
+
+def test_row_33_what_is_kept_of_prices_is_bounded() -> None:
+    """Beyond so many different prices in ten seconds further ones have three digits in percentiles; sums are exact."""
+    stats = GasStats(1)
+    values = [10**9 + 100_003 * number for number in range(4 * MAX_DISTINCT)]
+    random.Random(7).shuffle(values)
+    stats.add(0, [(value, value) for value in values], 0.0)
+    price = stats.message(0).data.gas_price
+    assert (price.min, price.max, price.avg) == (min(values), max(values), sum(values) // len(values))
+    exact, told = sorted(values)[len(values) // 2 - 1], price.percentiles.p50
+    assert told is not None and 0.99 * exact < told <= exact
+    assert sum(map(len, stats._prices[0]._ranks._runs)) < MAX_DISTINCT + 900
 
 
 def test_gas_message_shape() -> None:
