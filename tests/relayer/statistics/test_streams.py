@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relayer_support import NETWORK, BlockMaker, transfer, wallet
+from relayer_support import NETWORK, BlockMaker, Chain, start, transfer, wallet
 
-from millrace.chain import gossip
+from millrace.chain import gossip, outport
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
@@ -215,6 +215,71 @@ def test_gaps_and_forks() -> None:
     assert numbers(stats, 2.0)["blocks"]["nonceGapEvents1m"] == 2
     assert numbers(stats, 2.0)["blocks"]["duplicateNonceEvents1m"] == 1
     assert numbers(stats, 61.5)["blocks"]["nonceGapEvents1m"] == 0
+
+
+def test_blocks_whose_height_is_not_known_are_no_doubles() -> None:
+    """Headers that cannot be read say nothing of heights: another such block of a shard is no second of its height."""
+    stats = NetworkStats(3, start=0.0)
+    for item in (block(0, 0, at_ms=1), block(0, 0, at_ms=2, fork=1), block(0, 1, at_ms=3)):
+        stats.block_saved(item, 1.0)
+    blocks = numbers(stats, 2.0)["blocks"]
+    assert blocks["duplicateNonceEvents1m"] == blocks["nonceGapEvents1m"] == 0
+
+
+async def test_lost_events_are_no_skipped_blocks(world: Any) -> None:
+    """Blocks that nobody heard of were not skipped, nor did the next one take their time; what then is left out was."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+
+    def told() -> tuple[Any, Any]:
+        payload = world.service.statistics.payload(0)
+        return payload["blocks"]["nonceGapEvents1m"], payload["network"]["currentTps"]
+
+    for nonce in range(2):
+        chain.final([transfer(wallet(1), nonce)])
+    assert told() == (0, pytest.approx(1 / 6, abs=1e-3))
+    world.service.events.on_gap(3, 500)
+    chain.maker.nonce += 499
+    chain.final([transfer(wallet(1), 2)])
+    assert told() == (0, pytest.approx(1 / 6, abs=1e-3))
+    chain.maker.nonce += 2
+    chain.final()
+    assert told()[0] == 2
+
+
+def priced(nonce: int, price: int) -> BlockFacts:
+    return msgspec.structs.replace(block(1, nonce, at_ms=nonce), gas_prices=((price, price),))
+
+
+def test_gas_prices_count_at_the_time_of_their_block() -> None:
+    """What is read late, in whatever order, lies in its block's bucket and leaves with it; what is too old in none."""
+    stats = Statistics(NETWORK)
+    now = 10_000.0
+    for nonce, age in ((4, 0.0), (1, WINDOW_SECONDS), (2, 1_200.0), (3, 600.0), (5, 0.0)):
+        stats.block_final(priced(nonce, nonce * 100), now, age)
+    price = stats.gas.message(1).data.gas_price
+    assert (price.min, price.max, price.bucket_avg) == (200, 500, (200 + 300 + 450) // 3)
+    for later, lowest in ((599.0, 200), (620.0, 300), (1_220.0, 400), (1_820.0, None)):
+        stats.gas.forget(now + later)
+        assert stats.gas.message(1).data.gas_price.min == lowest
+
+
+async def test_row_42_gas_prices_are_those_of_final_blocks(world: Any) -> None:
+    """Of a block that is reverted no price counts, of one that is saved again they count once."""
+    await start(world, hub_url="")
+    chain, gas = Chain(world, 1), world.service.statistics.gas
+    fork, twice, last = (chain.maker.block([transfer(wallet(1), gas_price=price * 10**9)]) for price in (9, 5, 1))
+    for item in (fork, twice):
+        chain.tell(outport.SAVE_BLOCK, item)
+        chain.revert(item)
+    chain.tell(outport.SAVE_BLOCK, twice)
+    assert gas.message(1).data.gas_price.max is None
+    chain.tell(outport.SAVE_BLOCK, last)
+    for item in (twice, last):
+        chain.finalise(item)
+    chain.tell(outport.SAVE_BLOCK, last)
+    price = gas.message(1).data.gas_price
+    assert (price.min, price.max, price.avg) == (10**9, 5 * 10**9, 3 * 10**9)
 
 
 def test_latest_blocks_are_final_ones() -> None:

@@ -159,7 +159,7 @@ class _Row:
 
     def add(self, block: BlockFacts) -> _Step:
         """One more block."""
-        is_double = block.nonce in self._by_nonce
+        is_double = block.nonce != 0 and block.nonce in self._by_nonce
         self._by_nonce[block.nonce] = block.block_hash
         while len(self._by_nonce) > self._rounds.count(KNOWN_SECONDS, KEPT_BLOCKS):
             self._by_nonce.popitem(last=False)
@@ -168,6 +168,10 @@ class _Row:
         if block.nonce >= self.nonce:
             self.nonce, self.time_ms = block.nonce, block.timestamp_ms
         return step if is_next else _Step(is_double, 0, 0)
+
+    def begin_anew(self) -> None:
+        """The next block is compared with none before it."""
+        self.nonce = self.time_ms = 0
 
 
 class _Step(NamedTuple):
@@ -260,6 +264,12 @@ class NetworkStats:
             for rate in shard.rates.values():
                 rate.add(block.executed, made_at)
             self._inclusion.add(len(included), now)
+
+    def events_lost(self) -> None:
+        """Blocks may be among the events that are lost: they were not skipped, nor did the next one take so long."""
+        for shard in self._seen.values():
+            shard.saved.begin_anew()
+            shard.executed.begin_anew()
 
     def not_executable(self, tx_hash: bytes) -> None:
         """A transaction was proposed and not executed: it does not wait for a block any more."""
