@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relayer_support import NETWORK, BlockMaker, Chain, start, transfer, wallet
+from relayer_support import NETWORK, BlockMaker, Chain, entry_of, start, submit, transfer, wallet
 
 from millrace.chain import gossip, outport
 from millrace.chain.shard import METACHAIN
@@ -280,6 +280,22 @@ async def test_row_42_gas_prices_are_those_of_final_blocks(world: Any) -> None:
     chain.tell(outport.SAVE_BLOCK, last)
     price = gas.message(1).data.gas_price
     assert (price.min, price.max, price.avg) == (10**9, 5 * 10**9, 3 * 10**9)
+
+
+async def test_what_was_in_flight_before_a_restart_is_not_new(world: Any) -> None:
+    """After a restart it waits for its block, and counts in no rate of arrivals; what is first sent then does."""
+    await start(world)
+    txs = [transfer(wallet(1), nonce) for nonce in range(30)]
+    assert await submit(world, *txs) == ["ok"] * 30
+    assert await submit(world, transfer(wallet(2)), kind="sign") == ["ok"]
+    only_signed = entry_of(world, transfer(wallet(2))).tx
+    await world.stop()
+    service = await world.start()
+    mempool = service.statistics.payload(0)["mempool"]
+    assert (mempool["estimatedQueue"], mempool["ingressTps"]) == (30, 0.0)
+    assert await submit(world, only_signed, kind="broadcast") == ["ok"]
+    mempool = service.statistics.payload(0)["mempool"]
+    assert mempool["estimatedQueue"] == 31 and 0 < mempool["ingressTps"] <= 1.0
 
 
 def test_latest_blocks_are_final_ones() -> None:

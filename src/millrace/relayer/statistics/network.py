@@ -296,14 +296,20 @@ class NetworkStats:
                 block.timestamp_ms, header.leader_signature, header.accumulated_fees, header.developer_fees,
             )  # fmt: skip
 
-    def transaction_arrived(self, tx_hash: bytes, now: float) -> None:
-        """A transaction reached this relayer, from a client or by gossip."""
+    def transaction_arrived(self, tx_hash: bytes, now: float, *, is_new: bool = True, waits: bool = True) -> None:
+        """A transaction reached this relayer, from a client or by gossip.
+
+        It is not new where it came in the life of an earlier process; it does not wait for a block where it has been in
+        one, or no block can name it by this hash.
+        """
         if tx_hash in self._waiting:
             return
-        self._ingress.add(1, now)
-        self._waiting[tx_hash] = now
-        if len(self._waiting) > MAX_WAITING:
-            self._waiting.popitem(last=False)
+        if is_new:
+            self._ingress.add(1, now)
+        if waits:
+            self._waiting[tx_hash] = now
+            if len(self._waiting) > MAX_WAITING:
+                self._waiting.popitem(last=False)
 
     def heartbeat(self, shard: str, public_key: bytes, now: float) -> None:
         """A node of a shard (its number, or `meta`) said that it is there."""

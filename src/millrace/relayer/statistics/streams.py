@@ -110,9 +110,9 @@ class Statistics:
             }
         )
 
-    def submitted(self, tx_hash: bytes) -> None:
-        """A client's transaction was accepted."""
-        self.numbers.transaction_arrived(tx_hash, self._clock())
+    def submitted(self, tx_hash: bytes, *, is_new: bool = True, waits: bool = True) -> None:
+        """A client's transaction was accepted; see `NetworkStats.transaction_arrived`."""
+        self.numbers.transaction_arrived(tx_hash, self._clock(), is_new=is_new, waits=waits)
 
     def gossip_message(self, topic: str, data: bytes) -> None:
         """A message of the gossip network."""
