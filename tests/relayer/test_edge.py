@@ -14,9 +14,9 @@ import aiohttp
 import msgspec
 import pytest
 from relayer_edges import Line
-from relayer_support import RELAYERS, BlockMaker, as_json, connected, start, transfer, wallet
+from relayer_support import RELAYERS, BlockMaker, as_json, connected, entry_of, start, transfer, wallet
 
-from millrace.chain.transaction import client_hash
+from millrace.chain.transaction import chain_hash, client_hash
 from millrace.relayer.forwarding import wire
 from millrace.relayer.gateway import drain, gateway
 from millrace.relayer.signing.handle import SignerError
@@ -274,6 +274,46 @@ async def test_relayers_of_an_edge(world: Any) -> None:
         await world.stop()
         assert (await get(f"{front.http}/v1/relayers"))[0] == 503
         assert (await get(f"{front.http}/ready"))[0] == 503
+
+
+async def test_what_arrives_at_an_edge(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An edge tells the rate and the queue of what came through it and was accepted: what was refused, only signed or
+    is sent again is in neither, what a block has or an answer says has ended is not in the queue."""
+    await start(world, edges=HERE)
+    maker = BlockMaker(1)
+    async with edge(world) as front, connected(front.ws) as client, aiohttp.ClientSession(front.http) as http:
+        assert front.service is not None
+        statistics, arrived = front.service.statistics, list[bytes]()
+        submitted = statistics.submitted
+        monkeypatch.setattr(statistics, "submitted", lambda tx, **more: (arrived.append(tx), submitted(tx, **more)))
+
+        def mempool() -> Any:
+            return statistics.payload(0)["mempool"]
+
+        txs = [as_json(transfer(ALICE, nonce)) for nonce in range(3)]
+        assert (await client.ask(action="relay", txs=[*txs, as_json(transfer(ALICE, 9))]))["status"] == "partial"
+        await client.ask(action="relay", tx=txs[0])
+        async with http.post("/v1/sign", json={"transactions": [as_json(transfer(ALICE, 3))]}) as answer:
+            assert (await answer.json())["failed"] == []
+        assert mempool()["estimatedQueue"] == 3 and mempool()["ingressTps"] > 0
+        sent = [entry.tx for entry in world.service.lifecycle.inflight.entries() if entry.broadcast]
+        world.hub.save(maker.block(sent))
+        await until(lambda: front.service is not None and front.service.tracker.has_ended(chain_hash(sent[0])))
+        assert (await client.ask(action="relay", tx=txs[0]))["hashes"] == [chain_hash(sent[0]).hex()]
+        assert mempool()["estimatedQueue"] == 0
+
+        async def until_final() -> Any:
+            body = {"transactions": [as_json(transfer(BOB))]}
+            async with http.post("/v1/relay?wait=final", json=body) as answer:
+                return (await answer.json())["results"][0]["transaction"]["state"]
+
+        waiting = asyncio.ensure_future(until_final())
+        inflight = world.service.lifecycle.inflight
+        await until(lambda: any(entry.sending for entry in inflight.of_sender(BOB.public).values()))
+        last = entry_of(world, transfer(BOB)).tx
+        world.hub.save(maker.block([last]))
+        assert await waiting == "success"
+        assert mempool()["estimatedQueue"] == 0 and arrived == [chain_hash(tx) for tx in (*sent, sent[0], last)]
 
 
 async def test_clients_are_sent_elsewhere(world: Any) -> None:

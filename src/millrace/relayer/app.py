@@ -8,7 +8,7 @@ import gc
 import logging
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.lane import ForwardLane
+from millrace.relayer.forwarding.parts import Taken
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.signing_end import Edges, new_run
 from millrace.relayer.gateway.gateway import Gateway
@@ -353,7 +354,7 @@ class Service:
         """Forward what has to be signed, or take what edges forward."""
         settings = self.settings
         if settings.forward_to:
-            self.signers = signers = Signers(settings, self._tell_never)
+            self.signers = signers = Signers(settings, self._tell_never, on_taken=self._taken)
             self.shared.forward = lambda session: ForwardLane(signers, self.shared, session)
         if settings.edges:
             self.edges = Edges(self.shared, self._hello)
@@ -573,10 +574,16 @@ class Service:
 
     # ---- what runs on
 
+    def _taken(self, items: Sequence[Taken]) -> None:
+        """A relayer that we forward to has accepted these: now, or earlier where a block has ended them since."""
+        for item in items:
+            if not (item.waits and self.tracker.has_ended(item.tx_hash)):
+                self.statistics.submitted(item.tx_hash, waits=item.waits)
+
     def _send(self, entry: Entry) -> None:
         if entry.trace is not None:
             self.followed.begin(entry, entry.trace)
-        self.statistics.submitted(entry.chain_hash)
+        self.statistics.submitted(entry.chain_hash, is_new=not entry.recovered)
         self.broadcaster.send(entry)
 
     async def _keep_keys(self) -> None:

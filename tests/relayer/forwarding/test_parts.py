@@ -44,6 +44,25 @@ def test_signed_ones_are_in_order_too() -> None:
     assert set(whole) == {"transactions", "failed", "results"}
 
 
+def test_what_an_answer_says_is_taken() -> None:
+    """All that is sent, with whether a block is still to name it by that hash; nothing that is only signed."""
+    hashes = [bytes([number]) * 32 for number in range(4)]
+    names = [name.hex() for name in hashes]
+    results: list[dict[str, Any]] = [{"index": index, "hash": name} for index, name in enumerate(names)]
+    results[1]["state"] = "pending"
+    results[2]["transaction"] = {"state": "success", "nonce": 1}
+    results[3]["transaction"] = {"state": "pending"}
+    answer = {"action": "relay", "status": "completed", "hashes": names, "failed": [], "results": results}
+    assert parts.taken(msgspec.json.encode(answer)) == [
+        (hashes[0], True), (hashes[1], False), (hashes[2], False), (hashes[3], True),
+    ]  # fmt: skip
+    assert parts.taken(accepted([0, 1], "sign")) == []
+    assert parts.taken(messages.fail_reply("relay", reasons.BUSY)) == []
+    no_hex = b'{"hashes":["a"],"results":[{"hash":"no"}]}'
+    for odd in (b"", b"[]", no_hex, b'{"hashes":[1]}', b"\xff", b'{"a":' * 9_000):
+        assert parts.taken(odd) == []
+
+
 def test_a_part_refused_has_failed() -> None:
     """Where one relayer refuses its part as a whole, each of its transactions failed for that reason."""
     refused = messages.fail_reply("relay", reasons.BUSY.but("later", 500))

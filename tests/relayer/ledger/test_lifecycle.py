@@ -160,10 +160,10 @@ async def test_row_1_self_relay_oracle(world: Any) -> None:
 async def test_row_3_gas_price_follows_p90(world: Any) -> None:
     """The cap is twice what nine in ten pay, between the policy's floor and its absolute limit."""
     await start(world)
-    world.service.statistics.gas.add(1, [(3 * GAS_PRICE, 1)] * 10, 0.0)
+    world.service.statistics.gas.add(1, [(3 * GAS_PRICE, 1)] * 10, time.monotonic())
     assert await submit(world, transfer(ALICE, gas_price=6 * GAS_PRICE)) == ["ok"]
     assert await submit(world, transfer(ALICE, 1, gas_price=6 * GAS_PRICE + 1)) == ["gas price too high"]
-    world.service.statistics.gas.add(1, [(90 * GAS_PRICE, 1)] * 1000, 0.0)
+    world.service.statistics.gas.add(1, [(90 * GAS_PRICE, 1)] * 1000, time.monotonic())
     assert await submit(world, transfer(ALICE, 1, gas_price=10 * GAS_PRICE + 1)) == ["gas price too high"]
 
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_support import NETWORK, BlockMaker, transfer, wallet
+from hypothesis import given
+from hypothesis import strategies as st
+from relayer_support import NETWORK, BlockMaker, Chain, entry_of, start, submit, transfer, wallet
 
-from millrace.chain import gossip
+from millrace.chain import gossip, outport
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import to_proto
 from millrace.relayer.blocks.facts import BlockFacts, BlockHeader, TxFact
 from millrace.relayer.blocks.rounds import Rounds
-from millrace.relayer.statistics.gas import BUCKET_SECONDS, WINDOW_SECONDS, GasStats
+from millrace.relayer.statistics.gas import BUCKET_SECONDS, MAX_DISTINCT, WINDOW_SECONDS, GasStats
 from millrace.relayer.statistics.network import KEPT_BLOCKS, KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics.streams import Statistics
 
@@ -47,6 +49,81 @@ def test_gas_window_and_buckets() -> None:
     stats.forget(WINDOW_SECONDS + 2 * BUCKET_SECONDS)
     empty = stats.message(0).data.gas_price
     assert (empty.min, empty.max, empty.avg, empty.percentiles.p90) == (None, None, None, None)
+
+
+def bucket_of(seconds: float) -> int:
+    return int(seconds // BUCKET_SECONDS)
+
+
+SOME = st.integers(1, 30) | st.integers(1, 2**64 - 1)
+STEPS = st.tuples(st.integers(0, 900), st.integers(0, 1_790), st.lists(st.tuples(SOME, SOME), min_size=1, max_size=9))
+
+
+@given(st.lists(STEPS, min_size=1, max_size=20))
+def test_gas_statistics_are_those_of_the_window(steps: list[tuple[int, int, list[tuple[int, int]]]]) -> None:
+    """Whatever comes, late or not, and leaves again: all numbers are those reckoned from what lies in the window."""
+    stats, now, taken = GasStats(1), 5_000, list[tuple[int, int, int]]()
+    for later, late, pairs in steps:
+        now += later
+        stats.add(0, pairs, now - late)
+        taken += [(bucket_of(now - late), price, ppu) for price, ppu in pairs]
+        stats.forget(now)
+        taken = [item for item in taken if item[0] > bucket_of(now - WINDOW_SECONDS)]
+        data = stats.message(0).data
+        for place, found in ((1, data.gas_price), (2, data.ppu)):
+            values = sorted(item[place] for item in taken)
+            buckets = {item[0]: [each[place] for each in taken if each[0] == item[0]] for item in taken}
+            means = [sum(each) // len(each) for each in buckets.values()]
+            assert (found.min, found.max, found.avg, found.bucket_avg) == (
+                (values[0], values[-1], sum(values) // len(values), sum(means) // len(means)) if values else (None,) * 4
+            )
+        prices, told = sorted(item[1] for item in taken), data.gas_price.percentiles
+        for percent, shown in ((50, told.p50), (75, told.p75), (90, told.p90)):
+            assert shown == (prices[-(-len(prices) * percent // 100) - 1] if prices else None)
+
+
+class Compared(int):
+    """A number that counts how often it is compared."""
+
+    times = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) < int(other)
+
+    def __gt__(self, other: int) -> bool:
+        Compared.times += 1
+        return int(self) > int(other)
+
+
+def test_row_33_many_different_prices() -> None:
+    """However many different prices the window has, one more costs a look at some of them."""
+    stats = GasStats(1)
+    values = random.Random(11).sample(range(10**9, 10**9 + 10**7), 60 * 600)
+    for number in range(60):
+        some = [Compared(value) for value in values[number * 600 : number * 600 + 600]]
+        stats.add(0, [(value, value) for value in some], number * BUCKET_SECONDS)
+    stats.message(0)
+    Compared.times = 0
+    stats.add(0, [(Compared(10**9 + 1), Compared(7))], 60 * BUCKET_SECONDS)
+    data = stats.message(0).data
+    assert Compared.times < 1_000
+    ordered = sorted([*values, 10**9 + 1])
+    assert (data.gas_price.min, data.gas_price.max, data.ppu.min) == (ordered[0], ordered[-1], 7)
+    assert data.gas_price.percentiles.p90 == ordered[-(-len(ordered) * 90 // 100) - 1]
+
+
+def test_row_33_what_is_kept_of_prices_is_bounded() -> None:
+    """Beyond so many different prices in ten seconds further ones have three digits in percentiles; sums are exact."""
+    stats = GasStats(1)
+    values = [10**9 + 100_003 * number for number in range(4 * MAX_DISTINCT)]
+    random.Random(7).shuffle(values)
+    stats.add(0, [(value, value) for value in values], 0.0)
+    price = stats.message(0).data.gas_price
+    assert (price.min, price.max, price.avg) == (min(values), max(values), sum(values) // len(values))
+    exact, told = sorted(values)[len(values) // 2 - 1], price.percentiles.p50
+    assert told is not None and 0.99 * exact < told <= exact
+    assert sum(map(len, stats._prices[0]._ranks._runs)) < MAX_DISTINCT + 900
 
 
 def test_gas_message_shape() -> None:
@@ -138,6 +215,87 @@ def test_gaps_and_forks() -> None:
     assert numbers(stats, 2.0)["blocks"]["nonceGapEvents1m"] == 2
     assert numbers(stats, 2.0)["blocks"]["duplicateNonceEvents1m"] == 1
     assert numbers(stats, 61.5)["blocks"]["nonceGapEvents1m"] == 0
+
+
+def test_blocks_whose_height_is_not_known_are_no_doubles() -> None:
+    """Headers that cannot be read say nothing of heights: another such block of a shard is no second of its height."""
+    stats = NetworkStats(3, start=0.0)
+    for item in (block(0, 0, at_ms=1), block(0, 0, at_ms=2, fork=1), block(0, 1, at_ms=3)):
+        stats.block_saved(item, 1.0)
+    blocks = numbers(stats, 2.0)["blocks"]
+    assert blocks["duplicateNonceEvents1m"] == blocks["nonceGapEvents1m"] == 0
+
+
+async def test_lost_events_are_no_skipped_blocks(world: Any) -> None:
+    """Blocks that nobody heard of were not skipped, nor did the next one take their time; what then is left out was."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+
+    def told() -> tuple[Any, Any]:
+        payload = world.service.statistics.payload(0)
+        return payload["blocks"]["nonceGapEvents1m"], payload["network"]["currentTps"]
+
+    for nonce in range(2):
+        chain.final([transfer(wallet(1), nonce)])
+    assert told() == (0, pytest.approx(1 / 6, abs=1e-3))
+    world.service.events.on_gap(3, 500)
+    chain.maker.nonce += 499
+    chain.final([transfer(wallet(1), 2)])
+    assert told() == (0, pytest.approx(1 / 6, abs=1e-3))
+    chain.maker.nonce += 2
+    chain.final()
+    assert told()[0] == 2
+
+
+def priced(nonce: int, price: int) -> BlockFacts:
+    return msgspec.structs.replace(block(1, nonce, at_ms=nonce), gas_prices=((price, price),))
+
+
+def test_gas_prices_count_at_the_time_of_their_block() -> None:
+    """What is read late, in whatever order, lies in its block's bucket and leaves with it; what is too old in none."""
+    stats = Statistics(NETWORK)
+    now = 10_000.0
+    for nonce, age in ((4, 0.0), (1, WINDOW_SECONDS), (2, 1_200.0), (3, 600.0), (5, 0.0)):
+        stats.block_final(priced(nonce, nonce * 100), now, age)
+    price = stats.gas.message(1).data.gas_price
+    assert (price.min, price.max, price.bucket_avg) == (200, 500, (200 + 300 + 450) // 3)
+    for later, lowest in ((599.0, 200), (620.0, 300), (1_220.0, 400), (1_820.0, None)):
+        stats.gas.forget(now + later)
+        assert stats.gas.message(1).data.gas_price.min == lowest
+
+
+async def test_row_42_gas_prices_are_those_of_final_blocks(world: Any) -> None:
+    """Of a block that is reverted no price counts, of one that is saved again they count once."""
+    await start(world, hub_url="")
+    chain, gas = Chain(world, 1), world.service.statistics.gas
+    fork, twice, last = (chain.maker.block([transfer(wallet(1), gas_price=price * 10**9)]) for price in (9, 5, 1))
+    for item in (fork, twice):
+        chain.tell(outport.SAVE_BLOCK, item)
+        chain.revert(item)
+    chain.tell(outport.SAVE_BLOCK, twice)
+    assert gas.message(1).data.gas_price.max is None
+    chain.tell(outport.SAVE_BLOCK, last)
+    for item in (twice, last):
+        chain.finalise(item)
+    chain.tell(outport.SAVE_BLOCK, last)
+    price = gas.message(1).data.gas_price
+    assert (price.min, price.max, price.avg) == (10**9, 5 * 10**9, 3 * 10**9)
+
+
+async def test_what_was_in_flight_before_a_restart_is_not_new(world: Any) -> None:
+    """After a restart it waits for its block, and counts in no rate of arrivals; what is first sent then does."""
+    await start(world)
+    txs = [transfer(wallet(1), nonce) for nonce in range(30)]
+    assert await submit(world, *txs) == ["ok"] * 30
+    assert await submit(world, transfer(wallet(2)), kind="sign") == ["ok"]
+    only_signed = entry_of(world, transfer(wallet(2))).tx
+    await world.stop()
+    service = await world.start()
+    mempool = service.statistics.payload(0)["mempool"]
+    assert (mempool["estimatedQueue"], mempool["ingressTps"]) == (30, 0.0)
+    assert await submit(world, only_signed, kind="broadcast") == ["ok"]
+    mempool = service.statistics.payload(0)["mempool"]
+    assert mempool["estimatedQueue"] == 31 and 0 < mempool["ingressTps"] <= 1.0
 
 
 def test_latest_blocks_are_final_ones() -> None:

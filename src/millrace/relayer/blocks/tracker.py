@@ -111,6 +111,10 @@ class Tracker:
 
     # ---- looking in
 
+    def has_ended(self, tx_hash: bytes) -> bool:
+        """Whether a transaction came to its end, as far as that is remembered."""
+        return tx_hash in self._ended
+
     @property
     def low_water(self) -> int | None:
         """The oldest event still needed after a restart: of a block not final, of a transaction not ended."""

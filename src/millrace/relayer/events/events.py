@@ -59,8 +59,11 @@ class Observer(Protocol):
     def not_executable(self, tx_hash: bytes) -> None:
         """A final block proposed a transaction that could not be executed."""
 
-    def block_final(self, block: BlockFacts, now: float) -> None:
-        """A saved block became final."""
+    def block_final(self, block: BlockFacts, now: float, age: float) -> None:
+        """A saved block became final, and what it executed with it; `age` as above."""
+
+    def events_lost(self) -> None:
+        """Between the events before and those to come some are lost."""
 
     def told(self, since: float) -> None:
         """Clients were told everything that followed from a block saved at `since`."""
@@ -157,6 +160,7 @@ class Events:
         """Events are lost: what accounts were thought to be may be wrong now."""
         self.gaps += 1
         self._accounts.forget_told()
+        self._observer.events_lost()
         self._forget()
 
     def _is_incomplete(self) -> None:
@@ -209,7 +213,7 @@ class Events:
         block = read_block(message, self._network, self._lifecycle.sponsor.balances.keys)
         self.block_at[block.shard] = now
         self._note_traces(block)
-        age = self._age(block, sequence)
+        age = self._age(block)
         self._observer.block_saved(block, now, age)
         if block.header is not None:
             self._lifecycle.rounds.header(block.shard, block.header.round, block.header.epoch, block.timestamp_ms)
@@ -226,7 +230,7 @@ class Events:
         if result.settled is None and not self._incomplete:
             self._is_incomplete()
         self._note_traces(result)
-        self._behind = self._age(result, sequence)
+        self._behind = self._age(result)
         self._observer.block_executed(result, now, self._behind)
         self._release(self._tracker.execute(result, sequence, self._told_at(now)), now)
 
@@ -234,9 +238,9 @@ class Events:
         if self._followed:
             self._traces = self._followed.in_block([*block.sent, *(fact.tx_hash for fact in block.transactions)])
 
-    def _age(self, block: BlockFacts, sequence: int) -> float:
+    def _age(self, block: BlockFacts) -> float:
         """How long ago a block was made that is read after the relayer, or the hub, was away; 0 of any other."""
-        return max(0.0, time.time() - block.timestamp_ms / 1000) if sequence <= self.head() else 0.0
+        return 0.0 if self._live else max(0.0, time.time() - block.timestamp_ms / 1000)
 
     def _told_at(self, now: float) -> float:
         """When the event in hand was told first: what has no end for long has none, however often it is read again."""
@@ -252,7 +256,7 @@ class Events:
             if moved is not None:
                 self._book.raise_nonce(*moved)
         for block in release.blocks:
-            self._observer.block_final(block, now)
+            self._observer.block_final(block, now, self._age(block))
             self._accounts.final(block, now)
         for outcome in release.outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")

@@ -186,6 +186,8 @@ class ForwardLane:
             return
         if isinstance(answer, Reason):
             answer = messages.fail_reply(whole.action, self._shared.count(answer))
+        else:
+            self._signers.on_taken(parts.taken(answer))
         whole.left -= 1
         if whole.left or whole.pieces:
             whole.pieces.append(Piece(pending.positions, answer))

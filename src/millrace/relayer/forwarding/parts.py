@@ -52,9 +52,37 @@ class Piece(NamedTuple):
     answer: bytes
 
 
+class Taken(NamedTuple):
+    """A transaction that a relayer has accepted and sends."""
+
+    tx_hash: bytes
+    waits: bool
+    """Whether a block is still to name it by this hash, as far as the answer says."""
+
+
+class _State(msgspec.Struct, frozen=True):
+    state: str
+
+
+class _Result(msgspec.Struct):
+    hash: str
+    state: str = ""
+    """Not empty of what has no chain hash yet."""
+    transaction: _State = _State("pending")
+    """What became of it, where a client waited for that."""
+
+
+class _Results(msgspec.Struct):
+    """What of an answer says which transactions are sent; of those that are only signed there are no `hashes`."""
+
+    hashes: list[str] = []
+    results: list[_Result] = []
+
+
 _parties = msgspec.json.Decoder(_Parties)
 _answers = msgspec.json.Decoder(Answer)
 _objects = msgspec.json.Decoder(_Anything)
+_results = msgspec.json.Decoder(_Results)
 UNREADABLE = (ValueError, IndexError, KeyError, TypeError, msgspec.DecodeError)
 """What reading an answer raises that no relayer gives."""
 
@@ -88,6 +116,17 @@ def checked(body: bytes) -> bytes:
         raise ValueError("it is no answer")
     _objects.decode(body)
     return body
+
+
+def taken(body: bytes) -> list[Taken]:
+    """The transactions that an answer says are accepted and sent; none where that cannot be read."""
+    try:
+        answer = _results.decode(body)
+        if not answer.hashes:
+            return []
+        return [Taken(bytes.fromhex(item.hash), _waits(item)) for item in answer.results]
+    except (*UNREADABLE, RecursionError):
+        return []
 
 
 def joined(pieces: Sequence[Piece], action: str | None) -> bytes:
@@ -128,6 +167,10 @@ def _failed(position: int, answer: Answer) -> dict[str, Any]:
     if isinstance(answer.detail, str):
         item["detail"] = answer.detail
     return item
+
+
+def _waits(item: _Result) -> bool:
+    return not item.state and item.transaction.state == "pending"
 
 
 def with_refused_topics(body: bytes, refusals: dict[str, Reason]) -> bytes:

@@ -137,7 +137,9 @@ class ForwardedRest:
     async def _post(self, request: web.Request, upstream: Upstream, body: bytes) -> _Answer:
         """A relayer's answer, or in the error body why there is none: other parts have answers of their own."""
         try:
-            return await self._ask(request, upstream, body)
+            answer = await self._ask(request, upstream, body)
+            self._signers.on_taken(parts.taken(answer.body))
+            return answer
         except _Lost as lost:
             return _no_answer(self._rest.count(UNKNOWN if lost.sent else AWAY))
         except Refused as refusal:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from millrace.relayer.forwarding import wire
-from millrace.relayer.forwarding.parts import Routed
+from millrace.relayer.forwarding.parts import Routed, Taken
 from millrace.relayer.forwarding.upstream import Owner, Pending, Upstream
 from millrace.relayer.forwarding.wire import Refusal
 from millrace.relayer.protocol import reasons
@@ -71,8 +71,13 @@ class Signers:
         settings: RelayerSettings,
         on_refusal: Callable[[Refusal], None],
         clock: Callable[[], float] = time.monotonic,
+        on_taken: Callable[[Sequence[Taken]], None] = lambda items: None,
     ) -> None:
-        """`on_refusal` hears that an accepted transaction will never run."""
+        """`on_refusal` hears that an accepted transaction will never run, `on_taken` of those that are accepted.
+
+        Whoever gets an answer tells `on_taken`.
+        """
+        self.on_taken = on_taken
         chain_id = settings.network().chain_id
         self.all = [Upstream(url, self, clock, chain_id) for url in settings.forward_to]
         self.only = self.all[0] if len(self.all) == 1 else None

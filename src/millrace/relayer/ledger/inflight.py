@@ -82,6 +82,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Who waits for its next step: later submissions of the same bytes, replies that wait for a signature."""
     trace: Trace | None = None
     """Of the submission that brought it, if that is traced."""
+    recovered: bool = False
+    """Whether it was wanted on the network in the life of an earlier process, and not anew in this one."""
 
     @classmethod
     def of(cls, examined: Examined, fee: int, created_ms: int, losses: int = 0) -> Entry:

@@ -132,6 +132,7 @@ class Lifecycle:
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
             return False
         entry.created_ms = self._wall_ms()  # its time on the network begins now
+        entry.recovered = False
         entry.end = None
         entry.broadcast, entry.state = True, "signed"
         self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
@@ -359,6 +360,7 @@ class Lifecycle:
             broadcast=record.broadcast,
             sign_requests=1,  # its row says nothing of signatures that left a moment before the process died
             handed_out=True,
+            recovered=True,
         )
 
     # ---- insides

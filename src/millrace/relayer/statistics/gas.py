@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
+from millrace.relayer.statistics.ranks import Ranks
+
 WINDOW_SECONDS, BUCKET_SECONDS = 1800.0, 10.0
 MAX_DISTINCT = 4096
-"""Different prices one bucket keeps apart; beyond it further ones are counted in steps of a thousandth."""
+"""Different prices one bucket keeps apart for percentiles; beyond it further ones count by their first three digits."""
 
 
 class Percentiles(msgspec.Struct, frozen=True):
@@ -63,86 +65,108 @@ class AllGasStatsMessage(msgspec.Struct, frozen=True, tag_field="type", tag="gas
     data: AllGasStatsData
 
 
+class _Bucket(msgspec.Struct):
+    """Ten seconds of values, as every sum needs them: no question walks the values themselves."""
+
+    count: int
+    total: int
+    low: int
+    high: int
+
+
 class _Series:
-    """Weighted values in buckets of time."""
+    """Values in buckets of time."""
 
     def __init__(self) -> None:
-        self._buckets: deque[tuple[int, Counter[int]]] = deque()
-        self._all: Counter[int] = Counter()
+        self._buckets: dict[int, _Bucket] = {}
+        """By their number; what is read late comes after others."""
 
-    def add(self, values: Iterable[int], now: float) -> None:
-        number = int(now // BUCKET_SECONDS)
-        if not self._buckets or self._buckets[-1][0] != number:
-            self._buckets.append((number, Counter()))
-        bucket = self._buckets[-1][1]
-        for value in values:
-            if len(bucket) >= MAX_DISTINCT and value not in bucket:
-                step = max(1, 10 ** (len(str(value)) - 3))
-                value -= value % step
-            bucket[value] += 1
-            self._all[value] += 1
+    def add(self, values: Sequence[int], number: int) -> None:
+        """Values, at least one, of the bucket with this number."""
+        known = self._buckets.get(number)
+        if known is None:
+            self._buckets[number] = _Bucket(len(values), sum(values), min(values), max(values))
+            return
+        known.count += len(values)
+        known.total += sum(values)
+        known.low, known.high = min(known.low, min(values)), max(known.high, max(values))
 
-    def forget(self, now: float) -> bool:
-        """Drop buckets that have left the window; whether there were any."""
-        oldest = int((now - WINDOW_SECONDS) // BUCKET_SECONDS)
-        dropped = False
-        while self._buckets and self._buckets[0][0] <= oldest:
-            self._all -= self._buckets.popleft()[1]
-            dropped = True
+    def forget(self, oldest: int) -> list[int]:
+        """Drop buckets up to this one; the numbers of those that were there."""
+        dropped = [number for number in self._buckets if number <= oldest]
+        for number in dropped:
+            del self._buckets[number]
         return dropped
 
     def summary(self) -> tuple[int | None, int | None, int | None, int | None]:
         """Minimum, maximum, average and the mean of the buckets' averages."""
-        if not self._all:
+        buckets = self._buckets.values()
+        if not buckets:
             return None, None, None, None
-        averages = [_average(bucket) for _, bucket in self._buckets if bucket]
-        return min(self._all), max(self._all), _average(self._all), sum(averages) // len(averages)
-
-    def percentiles(self, percents: Sequence[int]) -> list[int | None]:
-        """The nearest-rank percentiles, in ascending order of `percents`."""
-        total = self._all.total()
-        if not total:
-            return [None for _ in percents]
-        found: list[int | None] = []
-        seen = 0
-        values = iter(sorted(self._all.items()))
-        value = 0
-        for percent in percents:
-            rank = -(-total * percent // 100)
-            while seen < rank:
-                value, count = next(values)
-                seen += count
-            found.append(value)
-        return found
+        return (
+            min(bucket.low for bucket in buckets),
+            max(bucket.high for bucket in buckets),
+            sum(bucket.total for bucket in buckets) // sum(bucket.count for bucket in buckets),
+            sum(bucket.total // bucket.count for bucket in buckets) // len(buckets),
+        )
 
 
-def _average(counts: Counter[int]) -> int:
-    return sum(value * count for value, count in counts.items()) // counts.total()
+class _Ranked(_Series):
+    """Values with percentiles, for which they are kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: dict[int, Counter[int]] = {}
+        """Those of each bucket."""
+        self._ranks = Ranks()
+
+    def add(self, values: Sequence[int], number: int) -> None:
+        super().add(values, number)
+        kept = self._kept.setdefault(number, Counter())
+        for value, count in Counter(values).items():
+            if len(kept) >= MAX_DISTINCT and value not in kept:
+                value -= value % max(1, 10 ** (len(str(value)) - 3))
+            kept[value] += count
+            self._ranks.add(value, count)
+
+    def forget(self, oldest: int) -> list[int]:
+        dropped = super().forget(oldest)
+        for number in dropped:
+            for value, count in self._kept.pop(number).items():
+                self._ranks.add(value, -count)
+        return dropped
+
+    def percentile(self, percent: int) -> int | None:
+        """The nearest-rank percentile."""
+        total = self._ranks.total
+        return self._ranks.at(-(-total * percent // 100)) if total else None
 
 
 class GasStats:
     """The windows of all shards."""
 
     def __init__(self, shards: int) -> None:
-        self._prices = [_Series() for _ in range(shards)]
+        self._prices = [_Ranked() for _ in range(shards)]
         self._ppus = [_Series() for _ in range(shards)]
         self._cache: list[GasStatsMessage | None] = [None] * shards
         self.version = 0
         """Changes whenever some shard's numbers do."""
 
-    def add(self, shard: int, pairs: Sequence[tuple[int, int]], now: float) -> None:
-        """The (gas price, price per unit) of transactions a block of `shard` has taken in."""
+    def add(self, shard: int, pairs: Sequence[tuple[int, int]], at: float) -> None:
+        """The (gas price, price per unit) of transactions that `shard` took in at that time."""
         if not 0 <= shard < len(self._prices) or not pairs:
             return
-        self._prices[shard].add((price for price, _ in pairs), now)
-        self._ppus[shard].add((ppu for _, ppu in pairs), now)
+        number = int(at // BUCKET_SECONDS)
+        self._prices[shard].add([price for price, _ in pairs], number)
+        self._ppus[shard].add([ppu for _, ppu in pairs], number)
         self._changed(shard)
 
     def forget(self, now: float) -> None:
         """Let what has left the window go."""
+        oldest = int((now - WINDOW_SECONDS) // BUCKET_SECONDS)
         for shard, series in enumerate(self._prices):
-            self._ppus[shard].forget(now)
-            if series.forget(now):
+            self._ppus[shard].forget(oldest)
+            if series.forget(oldest):
                 self._changed(shard)
 
     def p50(self, shard: int) -> int | None:
@@ -158,7 +182,7 @@ class GasStats:
         cached = self._cache[shard]
         if cached is None:
             prices = self._prices[shard]
-            percentiles = Percentiles(*prices.percentiles((50, 75, 90)))
+            percentiles = Percentiles(*map(prices.percentile, (50, 75, 90)))
             gas_price = GasPrice(*prices.summary(), percentiles=percentiles)
             cached = GasStatsMessage(GasStatsData(shard, gas_price, Summary(*self._ppus[shard].summary())))
             self._cache[shard] = cached

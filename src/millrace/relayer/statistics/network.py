@@ -159,7 +159,7 @@ class _Row:
 
     def add(self, block: BlockFacts) -> _Step:
         """One more block."""
-        is_double = block.nonce in self._by_nonce
+        is_double = block.nonce != 0 and block.nonce in self._by_nonce
         self._by_nonce[block.nonce] = block.block_hash
         while len(self._by_nonce) > self._rounds.count(KNOWN_SECONDS, KEPT_BLOCKS):
             self._by_nonce.popitem(last=False)
@@ -168,6 +168,10 @@ class _Row:
         if block.nonce >= self.nonce:
             self.nonce, self.time_ms = block.nonce, block.timestamp_ms
         return step if is_next else _Step(is_double, 0, 0)
+
+    def begin_anew(self) -> None:
+        """The next block is compared with none before it."""
+        self.nonce = self.time_ms = 0
 
 
 class _Step(NamedTuple):
@@ -261,6 +265,12 @@ class NetworkStats:
                 rate.add(block.executed, made_at)
             self._inclusion.add(len(included), now)
 
+    def events_lost(self) -> None:
+        """Blocks may be among the events that are lost: they were not skipped, nor did the next one take so long."""
+        for shard in self._seen.values():
+            shard.saved.begin_anew()
+            shard.executed.begin_anew()
+
     def not_executable(self, tx_hash: bytes) -> None:
         """A transaction was proposed and not executed: it does not wait for a block any more."""
         self._waiting.pop(tx_hash, None)
@@ -286,14 +296,20 @@ class NetworkStats:
                 block.timestamp_ms, header.leader_signature, header.accumulated_fees, header.developer_fees,
             )  # fmt: skip
 
-    def transaction_arrived(self, tx_hash: bytes, now: float) -> None:
-        """A transaction reached this relayer, from a client or by gossip."""
+    def transaction_arrived(self, tx_hash: bytes, now: float, *, is_new: bool = True, waits: bool = True) -> None:
+        """A transaction reached this relayer, from a client or by gossip.
+
+        It is not new where it came in the life of an earlier process; it does not wait for a block where it has been in
+        one, or no block can name it by this hash.
+        """
         if tx_hash in self._waiting:
             return
-        self._ingress.add(1, now)
-        self._waiting[tx_hash] = now
-        if len(self._waiting) > MAX_WAITING:
-            self._waiting.popitem(last=False)
+        if is_new:
+            self._ingress.add(1, now)
+        if waits:
+            self._waiting[tx_hash] = now
+            if len(self._waiting) > MAX_WAITING:
+                self._waiting.popitem(last=False)
 
     def heartbeat(self, shard: str, public_key: bytes, now: float) -> None:
         """A node of a shard (its number, or `meta`) said that it is there."""

@@ -84,14 +84,17 @@ class Statistics:
 
     def block_executed(self, block: BlockFacts, now: float, age: float) -> None:
         self.numbers.block_executed(block, now, age)
-        if age < WINDOW_SECONDS:
-            self.gas.add(block.shard, block.gas_prices, now)
 
-    def block_final(self, block: BlockFacts, now: float) -> None:
+    def block_final(self, block: BlockFacts, now: float, age: float) -> None:
         self.numbers.block_final(block)
+        if age < WINDOW_SECONDS:
+            self.gas.add(block.shard, block.gas_prices, now - age)
 
     def not_executable(self, tx_hash: bytes) -> None:
         self.numbers.not_executable(tx_hash)
+
+    def events_lost(self) -> None:
+        self.numbers.events_lost()
 
     def told(self, since: float) -> None:
         """Everything that followed from a block saved at `since` is on its way to clients."""
@@ -107,9 +110,9 @@ class Statistics:
             }
         )
 
-    def submitted(self, tx_hash: bytes) -> None:
-        """A client's transaction was accepted."""
-        self.numbers.transaction_arrived(tx_hash, self._clock())
+    def submitted(self, tx_hash: bytes, *, is_new: bool = True, waits: bool = True) -> None:
+        """A client's transaction was accepted; see `NetworkStats.transaction_arrived`."""
+        self.numbers.transaction_arrived(tx_hash, self._clock(), is_new=is_new, waits=waits)
 
     def gossip_message(self, topic: str, data: bytes) -> None:
         """A message of the gossip network."""
