@@ -157,7 +157,7 @@ async def test_whatever_one_pool_leads_to_costs_that_pool_alone(
 
 @pytest.mark.parametrize("claimed", ["an LP token", "an address"])
 async def test_pools_that_claim_the_same(standin: Any, session: aiohttp.ClientSession, claimed: str) -> None:
-    """Two pools with one LP token, or of one address, are both doubtful: both are left out and named, the others stay."""
+    """Two pools with one LP token, or of one address, are both doubtful: both are left out, named; the others stay."""
     jex, stable = address.decode(POOLS["jex_pools"][0]), address.decode(POOLS["ashswap_stable_pools"][0])
     changes: dict[str, Any] = {}
     whole = len((await collector(standin, session).collect()).document.pools)
@@ -386,7 +386,7 @@ def at_block(made: Collected, **changes: int) -> Collected:
 async def test_of_several_observers_the_one_that_stands_still_is_not_listened_to(
     standin: Any, session: aiohttp.ClientSession
 ) -> None:
-    """Documents of an older block than was told before are refused, and two that take turns do not make a chain move."""
+    """A document of an older block than was told before is refused; two that take turns do not make a chain move."""
     made = await collector(standin, session).collect()
     rounds, clock = Rounds(made), Clock()
     served = Served(CollectorSettings(max_age_seconds=60), clock)

@@ -46,7 +46,7 @@ class Served:
         return app
 
     def age(self) -> float | None:
-        """Seconds since the newest document was asked for, or since the gateway's block last moved, if that is longer."""
+        """Seconds since the newest document was asked for, or, if longer, since the gateway's block last moved."""
         return None if self.latest is None else self._clock() - min(self.collected_at, self.block_at)
 
     async def _pools(self, request: web.Request) -> web.Response:

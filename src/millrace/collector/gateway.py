@@ -112,7 +112,7 @@ class Gateway:
             raise GatewayError(f"{path}: unusable answer: {error!r}"[:300]) from None
 
     async def block(self, shard: int) -> Block:
-        """The block whose state a shard's views tell: the newest, or where they are executed later, the last executed."""
+        """The block whose state a shard's views tell: the newest, or the last executed one where that comes later."""
         raw = await self._ask("GET", f"/network/status/{shard}", None)
         try:
             status: dict[str, Any] = msgspec.json.decode(raw)["data"]["status"]
