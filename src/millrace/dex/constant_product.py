@@ -547,14 +547,15 @@ def before_fees(net: int, fees: tuple[int, int], base: int) -> Iterator[int]:
 
     Raises `NotConverged` where fees that take nearly all leave too many to look at.
     """
-    both = sum(fees)
+    one, other = fees
+    both = one + other
     last = _smallest_gross(net, both, base)
     first = max(net, (net - 2) * base // (base - both) + 1)
     if last - first > MOST_LOOKS:
         raise NotConverged(f"fees of {both} over {base} leave too little to find what pays {net}")
     for gross in range(first, last):
         # A unit less than both fees at once would take, where what their roundings cut off makes a whole.
-        if sum(gross * fee % base for fee in fees) >= base:
+        if gross * one % base + gross * other % base >= base:
             yield gross
     yield last
 
