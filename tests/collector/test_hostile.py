@@ -1,6 +1,7 @@
 """Gateways that answer what no contract would: a pool may be lost by it, the collector and the other pools are not."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -13,7 +14,7 @@ from aiohttp.test_utils import TestServer
 
 from millrace.chain import address
 from millrace.chain.abi import nested_biguint, nested_bool, nested_bytes, nested_list, nested_uint, top_uint
-from millrace.collector import app, exchanges, harvest, known
+from millrace.collector import app, exchanges, harvest, known, views
 from millrace.collector.app import Served
 from millrace.collector.collect import Collected, CollectError, Collector
 from millrace.collector.gateway import Gateway, GatewayError
@@ -153,6 +154,28 @@ async def test_whatever_one_pool_leads_to_costs_that_pool_alone(
     assert len(collected.document.pools) == whole - 1
     (skipped,) = [item for item in collected.skipped if item.pool == name]
     assert "not thought of" in skipped.reason
+
+
+@pytest.mark.parametrize("error", UNFORESEEN)
+@pytest.mark.parametrize("listing", ["xexchange_pair", "onedex_pair"])
+async def test_whatever_one_entry_of_a_listing_leads_to_costs_that_entry_alone(
+    standin: Any, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, listing: str, error: type[Exception]
+) -> None:
+    """It is named by its place; the exchange's other pools stay."""
+    whole = len((await collector(standin, session).collect()).document.pools)
+    honest, count = getattr(views, listing), itertools.count()
+
+    def pair(data: bytes) -> Any:
+        if next(count) == 0:
+            raise error("not thought of")
+        return honest(data)
+
+    monkeypatch.setattr(views, listing, pair)
+    collected = await collector(standin, session).collect()
+    assert len(collected.document.pools) == whole - 1
+    assert [item.pool for item in collected.skipped if "not thought of" in item.reason] == [
+        f"x:{known.XEXCHANGE_ROUTER} #0" if listing == "xexchange_pair" else f"o:{known.ONEDEX_ROUTER} #0"
+    ]
 
 
 @pytest.mark.parametrize("claimed", ["an LP token", "an address"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -37,44 +38,44 @@ class Clock:
         return self.now
 
 
-async def served(clock: Clock) -> tuple[Served, TestServer]:
-    """A collector that has made one document."""
-    made = Served(CollectorSettings(), clock)
-    await made.round(Rounds())  # type: ignore[arg-type]
-    server = TestServer(made.application())
-    await server.start_server()
-    return made, server
-
-
-@pytest.mark.parametrize("known", [False, True])
-async def test_a_market_is_as_old_as_its_document(known: bool) -> None:
-    """The age counts from the collector's questions, whether the document is sent or called the same, rounded up."""
+@pytest.fixture
+async def collected() -> AsyncIterator[tuple[Clock, str]]:
+    """The clock of a collector that has made one document, and where it serves it."""
     clock = Clock()
-    _, server = await served(clock)
-    feed = Feed(AggregatorSettings(pools_url=str(server.make_url("/pools"))), Builder(), clock=clock)
-    async with aiohttp.ClientSession() as session:
-        if known:
-            await feed.refresh(session)
-            assert feed.age() == 0.0
-        clock.now += 49.5
-        await feed.refresh(session)
-        assert (feed.age(), feed.last_error) == (49.5 if known else 50.0, None)
-        async with session.get(
-            server.make_url("/pools"), headers={"If-None-Match": '"digest"'} if known else {}
-        ) as got:
-            assert (got.status, got.headers["Age"]) == (304 if known else 200, "50")
-        clock.now += 11.0
-        assert feed.usable() is None, "past the limit, though the collector was asked within it"
-    feed.close()
+    served = Served(CollectorSettings(), clock)
+    await served.round(Rounds())  # type: ignore[arg-type]
+    server = TestServer(served.application())
+    await server.start_server()
+    yield clock, str(server.make_url("/pools"))
     await server.close()
 
 
-async def test_a_quote_from_old_prices_is_refused_to_who_wants_newer_ones() -> None:
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_market_is_as_old_as_its_document(collected: tuple[Clock, str], known: bool) -> None:
+    """The age counts from the collector's questions, whether the document is sent or called the same, rounded up."""
+    clock, url = collected
+    feed = Feed(AggregatorSettings(pools_url=url), Builder(), clock=clock)
+    try:
+        async with aiohttp.ClientSession() as session:
+            if known:
+                await feed.refresh(session)
+                assert feed.age() == 0.0
+            clock.now += 49.5
+            await feed.refresh(session)
+            assert (feed.age(), feed.last_error) == (49.5 if known else 50.0, None)
+            async with session.get(url, headers={"If-None-Match": '"digest"'} if known else {}) as answer:
+                assert (answer.status, answer.headers["Age"]) == (304 if known else 200, "50")
+            clock.now += 11.0
+            assert feed.usable() is None, "past the limit, though the collector was asked within it"
+    finally:
+        feed.close()
+
+
+async def test_a_quote_from_old_prices_is_refused_to_who_wants_newer_ones(collected: tuple[Clock, str]) -> None:
     """The gateway stood still for 50 s before the aggregator asked: `maxAgeMs` and `X-Snapshot-Age` count them."""
-    clock = Clock()
-    _, server = await served(clock)
+    clock, url = collected
     clock.now += 50.0
-    running, *rest = await start(pools_url=str(server.make_url("/pools")), max_snapshot_age_seconds=3600.0)
+    running, *rest = await start(pools_url=url, max_snapshot_age_seconds=3600.0)
     try:
         await running.until("/health", 200)
         status, body = await running.get("/api/v1/quote", **QUESTION, maxAgeMs="49000")
@@ -86,4 +87,3 @@ async def test_a_quote_from_old_prices_is_refused_to_who_wants_newer_ones() -> N
             assert float(answer.headers["X-Snapshot-Age"]) >= 50.0
     finally:
         await end(running, *rest)
-        await server.close()

@@ -89,6 +89,8 @@ def readable(
             found.append(decoded(decode, item))
         except GatewayError as error:
             broken.append(Skipped(f"{where} #{number}", str(error)))
+        except Exception as error:
+            broken.append(unforeseen(f"{where} #{number}", error))
     return found, broken
 
 
