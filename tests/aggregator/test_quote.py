@@ -17,7 +17,7 @@ from millrace.aggregator.quote import answer, pair_config
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import MIN_GAS_PRICE, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
-from millrace.dex.constant_product import JexPool
+from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.document import TokenInfo, encode
 from millrace.routing.limits import BOUNDLESS
 from millrace.routing.planner import Planner
@@ -168,6 +168,59 @@ def test_a_reverse_quote_pays_what_is_wanted_after_the_referral_fee(token_in: st
     assert int(quote.fee_amount) >= wanted * 50 // 10_000
 
 
+REFERRALS = {"1": (0, 30), "2": (15, 20), "3": (30, 20), "4": (5000, 0), "5": (3333, 1667), "6": (4000, 3000)}
+
+
+def left(amount: int, bps: tuple[int, int]) -> int:
+    """What the contract's two fees leave, each rounded down."""
+    return amount - amount * bps[0] // 10_000 - amount * bps[1] // 10_000
+
+
+@pytest.mark.parametrize("referral", REFERRALS)
+def test_what_is_wrapped_for_a_referral_is_the_least_that_pays(referral: str) -> None:
+    """Two fees that are rounded down apart leave enough of less than both together would: found by trying all."""
+    settings = AggregatorSettings(referrals=REFERRALS)
+    for wanted in [*range(1, 60), 333, 1330, 10**6 + 1]:
+        question = QuoteRequest(
+            token_in="EGLD", token_out=WRAPPED, amount_out=wanted, referral_id=int(referral), slippage=Decimal(0)
+        )
+        quote = answer(snapshot(), question, settings)
+        amount = next(amount for amount in range(wanted, 5 * wanted) if left(amount, REFERRALS[referral]) >= wanted)
+        assert (int(quote.amount_in), int(quote.amount_out)) == (amount, left(amount, REFERRALS[referral]))
+
+
+@pytest.mark.parametrize("referral", REFERRALS)
+def test_a_reverse_quote_with_a_referral_takes_the_least_that_pays(referral: str) -> None:
+    """In a pair of coarse units, where a unit more put in can leave a unit less of the output, found by trying all.
+
+    Where the fees take more than half, more of the output than enough is asked for now and then.
+    """
+    pool = XExchangePool(
+        id="x",
+        address=bytes(31) + b"\7",
+        tokens=(WRAPPED, "FEW-000001"),
+        reserves=(10**6, 1_700_000),
+        lp_token="FEWLP-000001",
+        lp_supply=10**6,
+        total_fee=300,
+        special_fee=0,
+    )
+    infos = (
+        TokenInfo(WRAPPED, 18, "", "WEGLD"),
+        TokenInfo("FEW-000001", 0, "", "FEW"),
+        TokenInfo("FEWLP-000001", 18, "", "FEWLP", True, "x"),
+    )
+    market = build(encode(msgspec.structs.replace(MARKET, tokens=infos, pools=(pool,), main_pair_tokens=None)), 0.0)
+    settings, bps = AggregatorSettings(referrals=REFERRALS), REFERRALS[referral]
+    for wanted in range(1, 120):
+        question = QuoteRequest(token_in=WRAPPED, token_out="FEW-000001", amount_out=wanted, referral_id=int(referral))
+        quote = answer(market, question, settings)
+        amount = int(quote.amount_in)
+        assert int(quote.amount_out) == left(pool.amount_out(0, 1, amount), bps) >= wanted
+        least = next(x for x in range(1, 10**4) if left(pool.amount_out(0, 1, x), bps) >= wanted)
+        assert amount == least if sum(bps) <= 5000 else amount >= least
+
+
 def asked(token_in: str, token_out: str, calls: int, splits: int | None = 50) -> QuoteRequest:
     """A large question with so many built-in calls."""
     return QuoteRequest(
@@ -255,7 +308,7 @@ def test_a_jex_pairs_lp_token_is_offered_only_where_a_deposit_works(seen: bool) 
     pools = [msgspec.structs.replace(pool, token_id_keys=seen) if one is pool else one for one in MARKET.pools]
     market = build(encode(msgspec.structs.replace(MARKET, pools=tuple(pools))), 0.0)
     question = QuoteRequest(token_in=WRAPPED, token_out=pool.lp_token, amount_in=10**18, include_lp_routes=True)
-    assert pair_config(market, WRAPPED, pool.lp_token).supported is seen
+    assert pair_config(market, WRAPPED, pool.lp_token, SETTINGS.max_hops).supported is seen
     if seen:
         assert int(answer(market, question, SETTINGS).amount_out) > 0
     else:

@@ -187,3 +187,22 @@ async def test_senders_passed_over_are_bounded() -> None:
 
         await sharing.answer(of_one)
     assert len(sharing._passed_over) == MOST_PASSED_OVER
+
+
+async def test_the_first_transaction_of_several_inputs_tells_wherever_it_is() -> None:
+    """One with a single input before it, as a dear route fills its call, hides nothing."""
+
+    async def later(settings: AggregatorSettings) -> MultiSwapResponse:
+        whole = await made(settings)
+        if settings.inputs_per_transaction == 1:
+            return whole
+        groups = [TOKENS[:1], TOKENS[1:]]
+        return msgspec.structs.replace(
+            whole, batches=[batch(number, group, WITH.contract) for number, group in enumerate(groups)]
+        )
+
+    gateway = Gateway(1)
+    sharing = Sharing(WITH, gateway, Clock())
+    assert [len(one.inputs) for one in (await sharing.answer(later)).batches] == [1, 1, 1]
+    assert sharing.settings.inputs_per_transaction == 1 and gateway.asked == 3
+    assert len((await Sharing(WITH, Gateway(10), Clock()).answer(later)).batches) == 2

@@ -1,6 +1,7 @@
 """Gateways that answer what no contract would: a pool may be lost by it, the collector and the other pools are not."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -13,12 +14,13 @@ from aiohttp.test_utils import TestServer
 
 from millrace.chain import address
 from millrace.chain.abi import nested_biguint, nested_bool, nested_bytes, nested_list, nested_uint, top_uint
-from millrace.collector import app, exchanges, harvest, known
+from millrace.collector import app, exchanges, harvest, known, views
 from millrace.collector.app import Served
 from millrace.collector.collect import Collected, CollectError, Collector
 from millrace.collector.gateway import Gateway, GatewayError
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
+from millrace.dex import entries, wire
 from millrace.dex.document import decode
 
 POOLS = {
@@ -100,6 +102,118 @@ async def test_a_stable_pool_of_four_billion_tokens(standin: Any, session: aioht
     collected = await collector(standin, session).collect()
     (skipped,) = [item for item in collected.skipped if item.pool.startswith("j:")]
     assert "4294967295 tokens announced" in skipped.reason
+
+
+async def test_a_stable_pool_of_one_token(standin: Any, session: aiohttp.ClientSession) -> None:
+    """It is left out like any pool that the document's checks refuse, and costs no other."""
+    lie = nested_bool(False) + nested_uint(256, 4) + nested_uint(1, 4)
+    lie += nested_list([nested_bytes(b"USDT-f8c08c")]) + nested_list([nested_biguint(1)])
+    lie += nested_bytes(b"LPUSDCUSDT-fd8cf1") + nested_biguint(1) + OWNER + nested_uint(500, 4) + b"\0"
+    lie += nested_list([]) * 3 + nested_list([nested_biguint(10**18)])
+    whole = len((await collector(standin, session).collect()).document.pools)
+    key = next(key for key in standin.views if address.encode(key[0]) == POOLS["jex_stable_pools"][0])
+    standin.views[key] = [lie]
+    collected = await collector(standin, session).collect()
+    assert len(collected.document.pools) == whole - 1
+    assert [item.pool for item in collected.skipped if item.pool.startswith("j:")] == [f"j:{address.encode(key[0])}"]
+
+
+UNFORESEEN = [ZeroDivisionError, ValueError, OverflowError, IndexError, KeyError, TypeError]
+
+
+@pytest.mark.parametrize("error", UNFORESEEN)
+@pytest.mark.parametrize("where", ["read", "written", "checked", "priced"])
+async def test_whatever_one_pool_leads_to_costs_that_pool_alone(
+    standin: Any,
+    session: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    error: type[Exception],
+) -> None:
+    """An error that nobody has thought of, at any step of a pool's way into the document, is that pool's reason."""
+    whole = len((await collector(standin, session).collect()).document.pools)
+    (name,) = (f"j:{text}" for text in POOLS["jex_pools"])
+    write, build, decimals = wire.write, entries.build, TokenBook.info
+
+    def wrong(*_: Any, **__: Any) -> Any:
+        raise error("not thought of")
+
+    if where == "read":
+        monkeypatch.setattr(exchanges, "JexPool", wrong)
+    elif where == "written":
+        monkeypatch.setattr(wire, "write", lambda pool: wrong() if pool.id == name else write(pool))
+    elif where == "checked":
+        monkeypatch.setattr(
+            entries, "build", lambda raw, context, path: (wrong if path == name else build)(raw, context, path)
+        )
+    else:
+        monkeypatch.setattr(
+            TokenBook, "info", lambda book, token: (wrong if token == "JEX-9040ca" else decimals)(book, token)
+        )
+    collected = await collector(standin, session).collect()
+    assert len(collected.document.pools) == whole - 1
+    (skipped,) = [item for item in collected.skipped if item.pool == name]
+    assert "not thought of" in skipped.reason
+
+
+@pytest.mark.parametrize("error", UNFORESEEN)
+@pytest.mark.parametrize("listing", ["xexchange_pair", "onedex_pair"])
+async def test_whatever_one_entry_of_a_listing_leads_to_costs_that_entry_alone(
+    standin: Any, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch, listing: str, error: type[Exception]
+) -> None:
+    """It is named by its place; the exchange's other pools stay."""
+    whole = len((await collector(standin, session).collect()).document.pools)
+    honest, count = getattr(views, listing), itertools.count()
+
+    def pair(data: bytes) -> Any:
+        if next(count) == 0:
+            raise error("not thought of")
+        return honest(data)
+
+    monkeypatch.setattr(views, listing, pair)
+    collected = await collector(standin, session).collect()
+    assert len(collected.document.pools) == whole - 1
+    assert [item.pool for item in collected.skipped if "not thought of" in item.reason] == [
+        f"x:{known.XEXCHANGE_ROUTER} #0" if listing == "xexchange_pair" else f"o:{known.ONEDEX_ROUTER} #0"
+    ]
+
+
+@pytest.mark.parametrize("claimed", ["an LP token", "an address"])
+async def test_pools_that_claim_the_same(standin: Any, session: aiohttp.ClientSession, claimed: str) -> None:
+    """Two pools with one LP token, or of one address, are both doubtful: both are left out, named; the others stay."""
+    jex, stable = address.decode(POOLS["jex_pools"][0]), address.decode(POOLS["ashswap_stable_pools"][0])
+    changes: dict[str, Any] = {}
+    whole = len((await collector(standin, session).collect()).document.pools)
+    if claimed == "an LP token":
+        standin.views[stable, "getLpTokenIdentifier", ()] = [b"LPJEXWEGLD-2bccc4"]
+        doubtful = {f"j:{address.encode(jex)}", f"a:{address.encode(stable)}"}
+    else:
+        of_stable = {key: values for key, values in standin.views.items() if key[0] == stable}
+        standin.views |= {(jex, *key[1:]): values for key, values in of_stable.items()}
+        standin.views[jex, "getLpTokenIdentifier", ()] = [b"ALP-000001"]
+        changes = {"ashswap_stable_pools": (address.encode(stable), address.encode(jex))}
+        doubtful = {f"j:{address.encode(jex)}", f"a:{address.encode(jex)}"}
+    collected = await collector(standin, session, **changes).collect()
+    assert doubtful <= {item.pool for item in collected.skipped}
+    assert len(collected.document.pools) == whole - len(
+        doubtful & {f"j:{address.encode(jex)}", f"a:{address.encode(stable)}"}
+    )
+    assert not doubtful & {pool.id for pool in collected.document.pools}
+    assert decode(collected.data) == collected.document
+    named = {token for pool in collected.document.pools for token in (*pool.tokens, pool.lp_token)}
+    assert {token.identifier for token in collected.document.tokens} == named
+
+
+@pytest.mark.parametrize(
+    "name", ["jex_pools", "jex_stable_pools", "jex_restricted", "ashswap_stable_pools", "ashswap_crypto_pools"]
+)
+def test_a_pool_that_is_no_address_is_found_at_the_start(name: str) -> None:
+    """A mistyped setting would cost every round; it is named before there is one."""
+    with pytest.raises(ValueError, match=f"{name}: "):
+        CollectorSettings(**{name: (known.JEX_POOLS[0], known.JEX_POOLS[1][:-1] + "x")})
+    for router in ("xexchange_router", "onedex_router", "ashswap_router"):
+        with pytest.raises(ValueError, match=f"{router}: "):
+            CollectorSettings(**{router: "erd1x"})
 
 
 async def test_a_pair_that_is_listed_twice(standin: Any, session: aiohttp.ClientSession) -> None:
@@ -213,6 +327,22 @@ async def test_a_block_is_told_in_seconds(session: aiohttp.ClientSession, stamp:
     await server.close()
 
 
+async def test_where_blocks_are_executed_later_the_executed_one_is_told(session: aiohttp.ClientSession) -> None:
+    """Views show the state after the last executed block, however far what is proposed is ahead."""
+
+    async def answer(_: web.Request) -> web.Response:
+        status = {"erd_current_round": 7, "erd_nonce": 5, "erd_block_timestamp": 1, "erd_last_executed_nonce": 3}
+        return web.json_response({"data": {"status": status}})
+
+    application = web.Application()
+    application.router.add_get("/network/status/1", answer)
+    server = TestServer(application)
+    await server.start_server()
+    block = await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
+    assert block.nonce == 3
+    await server.close()
+
+
 async def test_a_pause_that_is_no_number(standin: Any, session: aiohttp.ClientSession) -> None:
     """A `Retry-After` in other digits than ours is as good as none."""
     standin.faults = [web.Response(status=503, headers={"Retry-After": "\u00b2"})]
@@ -261,11 +391,57 @@ async def test_old_documents_are_not_served(standin: Any, session: aiohttp.Clien
     assert await look() == (503, 503, "stale"), "no round since"
     await served.round(rounds)  # type: ignore[arg-type]
     assert await look() == (503, 503, "stale"), "the same block as a minute ago"
-    moved = msgspec.structs.replace(made.document, block=msgspec.structs.replace(made.document.block, nonce=20990001))
-    rounds.made = made._replace(document=moved)
+    rounds.made = at_block(made, round=made.document.block.round + 10)
+    await served.round(rounds)  # type: ignore[arg-type]
+    assert await look() == (503, 503, "stale"), "a node's clock goes on, its chain does not"
+    rounds.made = at_block(made, nonce=20990001)
     await served.round(rounds)  # type: ignore[arg-type]
     assert await look() == (200, 200, "ok")
     await server.close()
+
+
+def at_block(made: Collected, **changes: int) -> Collected:
+    """The same market of another block."""
+    block = msgspec.structs.replace(made.document.block, **changes)
+    return made._replace(document=msgspec.structs.replace(made.document, block=block))
+
+
+async def test_of_several_observers_the_one_that_stands_still_is_not_listened_to(
+    standin: Any, session: aiohttp.ClientSession
+) -> None:
+    """A document of an older block than was told before is refused; two that take turns do not make a chain move."""
+    made = await collector(standin, session).collect()
+    rounds, clock = Rounds(made), Clock()
+    served = Served(CollectorSettings(max_age_seconds=60), clock)
+    await served.round(rounds)  # type: ignore[arg-type]
+    ahead, behind = made, at_block(made, nonce=made.document.block.nonce - 900)
+    for _ in range(7):
+        clock.now += 5
+        rounds.made = behind
+        with pytest.raises(CollectError, match="block 20989100 is older than 20990000"):
+            await served.round(rounds)  # type: ignore[arg-type]
+        assert served.latest is ahead and "observers lags" in str(served.last_error)
+        clock.now += 5
+        rounds.made = ahead
+        await served.round(rounds)  # type: ignore[arg-type]
+    assert served.age() == 70
+    rounds.made = at_block(made, nonce=made.document.block.nonce + 1)
+    await served.round(rounds)  # type: ignore[arg-type]
+    assert served.age() == 0
+
+
+async def test_a_document_is_as_old_as_the_questions_for_it(standin: Any, session: aiohttp.ClientSession) -> None:
+    """What a slow gateway tells in the end may have changed since the first question."""
+    made, clock = await collector(standin, session).collect(), Clock()
+
+    class Slow(Rounds):
+        async def collect(self) -> Any:
+            clock.now += 20
+            return self.made
+
+    served = Served(CollectorSettings(), clock)
+    await served.round(Slow(made))  # type: ignore[arg-type]
+    assert served.age() == 20
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyError("a defect")])

@@ -18,12 +18,14 @@ from millrace.dex.constant_product import (
     OneDexPool,
     TrustedPair,
     XExchangePool,
+    before_fees,
 )
 from millrace.dex.pool import (
     InsufficientLiquidity,
     InvalidAmount,
     InvalidToken,
     LiquidityDisabled,
+    NotConverged,
     PoolError,
     PoolState,
     SwapsDisabled,
@@ -477,6 +479,60 @@ def test_found_inputs_are_the_smallest(pool: ConstantProductPool, way: tuple[int
     except InsufficientLiquidity:
         return
     assert pool.amount_in(*way, wanted) <= taken + 2
+
+
+@st.composite
+def two_fees(draw: st.DrawFn) -> tuple[tuple[int, int], int]:
+    """Two fees that leave something, and their base: all but the base, none, and anything in between."""
+    base = draw(st.sampled_from((2, 3, 7, 100, 10_000)))
+    first = draw(st.integers(0, base - 1))
+    return (first, draw(st.integers(0, base - 1 - first))), base
+
+
+def after(gross: int, fees: tuple[int, int], base: int) -> int:
+    return gross - gross * fees[0] // base - gross * fees[1] // base
+
+
+@given(two_fees(), st.integers(1, 400))
+@settings(max_examples=400, deadline=None)
+def test_amounts_before_two_fees(of: tuple[tuple[int, int], int], net: int) -> None:
+    """All amounts that leave enough are named, and from the last one on there is none that does not."""
+    fees, base = of
+    found = list(before_fees(net, fees, base))
+    last = found[-1]
+    assert found == [gross for gross in range(1, last + 1) if after(gross, fees, base) >= net]
+    assert all(after(gross, fees, base) >= net for gross in range(last, last + 2 * base))
+    assert after(last - 1, (sum(fees), 0), base) < net, "the last one is no later than it has to be"
+
+
+@given(two_fees(), st.integers(1, 60), st.integers(1, 60), st.integers(1, 60))
+@settings(max_examples=400, deadline=None)
+def test_jex_inputs_are_the_smallest(of: tuple[tuple[int, int], int], first: int, second: int, wanted: int) -> None:
+    """Whatever the fees, no smaller input pays as much, found by trying them all."""
+    (lp_fee, platform_fee), base = of
+    pool = JexPool(**base_of((first, second)), lp_fee=lp_fee, platform_fee=platform_fee, fee_base=base)
+
+    def paid(amount: int) -> int:
+        return after(amount * second // (first + amount), (lp_fee, platform_fee), base)
+
+    enough = first * second  # of more a unit of the output is left
+    smallest = next((amount for amount in range(1, enough + 1) if paid(amount) >= wanted), None)
+    try:
+        assert pool.amount_in(0, 1, wanted) == smallest
+    except InsufficientLiquidity:
+        assert smallest is None
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3, 10**6])
+def test_fees_of_nearly_all_hang_nothing(wanted: int) -> None:
+    """Where more amounts than can be looked at might be the smallest there is an answer or a `PoolError`, at once."""
+    base = 10**10
+    pool = JexPool(**base_of((10**24, 10**24)), lp_fee=base - 1, platform_fee=0, fee_base=base)
+    with contextlib.suppress(NotConverged):
+        amount = pool.amount_in(0, 1, wanted)
+        assert pool.amount_out(0, 1, amount) >= wanted
+    fine = JexPool(**base_of((10**24, 10**24)), lp_fee=base // 500, platform_fee=base // 500, fee_base=base)
+    assert fine.amount_out(0, 1, fine.amount_in(0, 1, wanted)) >= wanted
 
 
 @given(pools(), AMOUNTS, st.integers(1, 10**24))

@@ -282,7 +282,8 @@ class Api:
         """GET /api/v1/pair-config."""
         snapshot = self.usable()
         token_in, token_out = parse_pair(_query(request))
-        return json_response(quote.pair_config(snapshot, token_in, token_out), headers=self._age(snapshot))
+        pair = quote.pair_config(snapshot, token_in, token_out, self._settings.max_hops)
+        return json_response(pair, headers=self._age(snapshot))
 
     async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
         """GET /api/v1/tokens, /pools and /prices."""

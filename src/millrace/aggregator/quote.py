@@ -19,6 +19,7 @@ from millrace.aggregator.transactions import unsigned
 from millrace.chain.amount import apply_slippage, short
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import tx_data
+from millrace.dex.constant_product import before_fees
 from millrace.routing.costs import Cost, Table
 from millrace.routing.plan import Ends, Execution, PlanError, cost_of, make_program, spot_output
 from millrace.routing.planner import Planner
@@ -51,8 +52,8 @@ def answer(
     return _respond(snapshot, planner.table, request, settings, route)
 
 
-def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig:
-    """Whether a pair can be traded, with decimals and the least sensible input. Runs no search."""
+def pair_config(snapshot: Snapshot, token_in: str, token_out: str, max_hops: int) -> PairConfig:
+    """Whether quotes of at most `max_hops` trade a pair, with decimals and the least sensible input. Runs no search."""
     pair = PairConfig(from_=token_in, to=token_out, supported=False)
     if token_in not in snapshot.decimals:
         return msgspec.structs.replace(pair, error="unknown tokenIn")
@@ -62,8 +63,8 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str) -> PairConfig
     wrapping = inner_in == inner_out and token_in != token_out
     if not wrapping and not snapshot.main.supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
-    least = least_input(snapshot, token_in, token_out)
-    if least is None:  # connected, but no pool on the way holds as much as a trade needs
+    least = least_input(snapshot, token_in, token_out, max_hops)
+    if least is None:  # connected, but too far, or no pool on the way holds as much as a trade needs
         return msgspec.structs.replace(pair, error="no path between tokens")
     decimals = snapshot.decimals[token_in]
     return msgspec.structs.replace(
@@ -137,7 +138,7 @@ def _route(
     amount = request.amount_in
     limits = _limits(snapshot, planner, request, settings)
     if token_in == token_out and request.token_in != request.token_out:
-        given = amount or _gross(request.amount_out or 0, settings.referral_bps(request.referral_id))
+        given = amount or _enough(request, settings)[0]
         return Route(Execution([], [], given, given), 0.0)
     try:
         if amount is not None:
@@ -145,20 +146,26 @@ def _route(
             if token_in == token_out:
                 _require_profit(route.execution, request, settings)
             return route
-        wanted = _gross(request.amount_out or 0, settings.referral_bps(request.referral_id))
-        return planner.reverse(token_in, token_out, wanted, limits, request.algorithm, deadline)
+        least, *more = _enough(request, settings)
+        route = planner.reverse(token_in, token_out, least, limits, request.algorithm, deadline)
+        if more and _left(route.execution, request, settings) < (request.amount_out or 0):
+            # It pays more than it was asked for, and of that the fees leave less.
+            route = planner.reverse(token_in, token_out, more[-1], limits, request.algorithm, deadline)
+        return route
     except NoRoute:
         raise errors.no_path() from None
     except PlanError:
         raise errors.simulation_failed() from None
 
 
-def _gross(wanted: int, bps: tuple[int, int]) -> int:
-    """The smallest output of which `wanted` is left after the contract's fees, each rounded down."""
-    gross = wanted * BPS // (BPS - sum(bps)) if sum(bps) else wanted
-    while gross - _fee(gross, bps) < wanted:
-        gross += 1
-    return gross
+def _enough(request: QuoteRequest, settings: AggregatorSettings) -> list[int]:
+    """The outputs of which the contract's fees leave what is wanted: those below the last in order; above it all do."""
+    return list(before_fees(request.amount_out or 0, settings.referral_bps(request.referral_id), BPS))
+
+
+def _left(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> int:
+    """What the contract's fees leave of a plan's output."""
+    return done.amount_out - _fee(done.amount_out, settings.referral_bps(request.referral_id))
 
 
 def _fee(gross: int, bps: tuple[int, int]) -> int:
@@ -167,7 +174,7 @@ def _fee(gross: int, bps: tuple[int, int]) -> int:
 
 def _require_profit(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> None:
     """A cycle must earn something after fees, and at least what the request asks for."""
-    paid = done.amount_out - _fee(done.amount_out, settings.referral_bps(request.referral_id))
+    paid = _left(done, request, settings)
     if paid <= done.amount_in or (paid - done.amount_in) * BPS // done.amount_in < request.min_profit_bps:
         raise errors.no_path()
 

@@ -59,9 +59,9 @@ class Sharing:
     async def answer(self, make: Make) -> MultiSwapResponse:
         """The answer that `make` gives with the settings that hold; made twice where the gateway refuses the first."""
         body = await make(self.settings)
-        shared = body.batches[0] if body.batches else None
+        shared = next((batch for batch in body.batches if len(batch.inputs) > 1), None)
         known = not self._shared.gateway or self._clock() < self._until
-        if known or shared is None or len(shared.inputs) < 2 or shared.transaction is msgspec.UNSET:
+        if known or shared is None or shared.transaction is msgspec.UNSET:
             return body
         sender = shared.transaction.sender
         if self._clock() < self._passed_over.get(sender, 0.0):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -31,8 +32,9 @@ class Served:
         self._clock = clock
         self.latest: Collected | None = None
         self.collected_at = 0.0
+        self.block_nonce = -1
         self.block_at = 0.0
-        """When a document first told of the newest block."""
+        """When the newest block was first told of."""
         self.last_error: str | None = None
         self.rounds = 0
 
@@ -44,7 +46,7 @@ class Served:
         return app
 
     def age(self) -> float | None:
-        """Seconds since the newest document was made, or since the gateway's block last moved, if that is longer."""
+        """Seconds since the newest document was asked for, or, if longer, since the gateway's block last moved."""
         return None if self.latest is None else self._clock() - min(self.collected_at, self.block_at)
 
     async def _pools(self, request: web.Request) -> web.Response:
@@ -52,7 +54,8 @@ class Served:
         age = self.age()
         if self.latest is None or age is None or age > self._settings.max_age_seconds:
             return error_response("service unavailable", 503, {"Retry-After": "5"})
-        headers = {"ETag": f'"{self.latest.digest}"', "Cache-Control": "no-cache"}
+        # Rounded up: to who reads it the document is never younger than it is.
+        headers = {"ETag": f'"{self.latest.digest}"', "Cache-Control": "no-cache", "Age": str(math.ceil(age))}
         if any(tag.value in (self.latest.digest, "*") for tag in request.if_none_match or ()):
             return web.Response(status=304, headers=headers)
         return web.Response(body=self.latest.data, content_type="application/json", headers=headers)
@@ -74,16 +77,14 @@ class Served:
 
     async def round(self, collector: Collector) -> Collected:
         """Collect once and keep the result. Raises `CollectError`; what was kept before stays."""
-        started = time.monotonic()
+        started, asked = time.monotonic(), self._clock()
         try:
             collected = await collector.collect()
+            self._follow(collected.document.block.nonce, asked)
         except CollectError as error:
             self.last_error = str(error)
             raise
-        before = None if self.latest is None else self.latest.document.block
-        self.latest, self.collected_at, self.last_error = collected, self._clock(), None
-        if collected.document.block != before:
-            self.block_at = self.collected_at
+        self.latest, self.collected_at, self.last_error = collected, asked, None
         self.rounds += 1
         if self._settings.output:
             write(Path(self._settings.output), collected.data)
@@ -98,6 +99,20 @@ class Served:
         for pool, reason in collected.skipped:
             log.debug("pool left out", extra={"pool": pool, "reason": reason})
         return collected
+
+    def _follow(self, nonce: int, asked: float) -> None:
+        """Note how far the chain is. Raises `CollectError` for a block older than one told of before.
+
+        Only its number tells: rounds go by a node's clock, also where it is cut off, and of several observers behind a
+        gateway one may stand still.
+        """
+        if nonce < self.block_nonce:
+            raise CollectError(
+                f"the gateway's block {nonce} is older than {self.block_nonce}, which it told before: "
+                "one of its observers lags; if the chain began anew, start the collector again"
+            )
+        if nonce > self.block_nonce:
+            self.block_nonce, self.block_at = nonce, asked
 
 
 def write(path: Path, data: bytes) -> None:

@@ -13,7 +13,7 @@ from millrace.chain.abi import AbiError
 from millrace.chain.shard import shard_by_mask
 from millrace.collector.exchanges import Reader
 from millrace.collector.gateway import Gateway, GatewayError, gather
-from millrace.collector.harvest import Harvest, Skipped
+from millrace.collector.harvest import Harvest, Skipped, unforeseen
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.dex import entries, wire
@@ -84,15 +84,17 @@ class Collector:
         self, block: Block, pools: list[Pool], skipped: list[Skipped], main: tuple[str, ...] | None
     ) -> Collected:
         """Put together what a reader of the document will accept; what it would not is left out."""
-        decimals = {token: self._book.info(token).decimals for pool in pools for token in pool.tokens}
-        context = entries.Context(decimals, None if main is None else frozenset(main))
+        context = entries.Context({}, None if main is None else frozenset(main))
         accepted = []
         for pool in pools:
             try:
+                context.decimals.update({token: self._book.info(token).decimals for token in pool.tokens})
                 entries.build(msgspec.Raw(msgspec.json.encode(wire.write(pool))), context, pool.id)
                 accepted.append(pool)
             except DocumentError as error:
                 skipped.append(Skipped(pool.id, str(error)))
+            except Exception as error:
+                skipped.append(unforeseen(pool.id, error))
         settings = self._settings
         document = PoolDocument(
             block=block,
@@ -105,9 +107,13 @@ class Collector:
         )
         data = encode(document)
         try:
-            decode(data)
+            read = decode(data, quarantine=True)
         except DocumentError as error:
             raise CollectError(f"the collected document would be refused: {error}") from None
+        if read.quarantined:  # pools that claim one LP token or address: which of them is right nobody can tell
+            skipped += [Skipped(item.name, item.reason) for item in read.quarantined]
+            document = msgspec.structs.replace(document, pools=read.pools, tokens=self._tokens(list(read.pools)))
+            data = encode(document)
         return Collected(document, data, skipped, hashlib.blake2b(data, digest_size=16).hexdigest())
 
     async def _xexchange(self, router: bytes) -> Harvest:

@@ -112,12 +112,13 @@ class Gateway:
             raise GatewayError(f"{path}: unusable answer: {error!r}"[:300]) from None
 
     async def block(self, shard: int) -> Block:
-        """The newest block of a shard."""
+        """The block whose state a shard's views tell: the newest, or the last executed one where that comes later."""
         raw = await self._ask("GET", f"/network/status/{shard}", None)
         try:
             status: dict[str, Any] = msgspec.json.decode(raw)["data"]["status"]
             numbers = [status[key] for key in ("erd_current_round", "erd_nonce", "erd_block_timestamp")]
             round_, nonce, stamp = map(int, numbers)
+            nonce = int(status.get("erd_last_executed_nonce", nonce))
             return Block(round_, nonce, milliseconds(stamp) // 1000)
         except (msgspec.DecodeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise GatewayError(f"/network/status/{shard}: unusable answer: {error!r}") from None

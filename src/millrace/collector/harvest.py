@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,9 +10,12 @@ from millrace.chain.abi import AbiError
 from millrace.collector.gateway import GatewayError, LostAnswer, gather
 from millrace.dex.pool import Pool
 
+log = logging.getLogger(__name__)
+
 MOST_LOST = 10  # an exchange of which more than one pool in so many (and more than two) got no answer is an error
 MAX_POOLS = 20_000
 """Pools of one exchange; one that lists more is not the exchange it should be."""
+LONGEST_REASON = 300
 
 
 class Skipped(NamedTuple):
@@ -30,6 +34,12 @@ class Harvest(NamedTuple):
 
 class NoPool(Exception):
     """Nothing to trade with: empty, or not set up."""
+
+
+def unforeseen(pool: str, error: Exception) -> Skipped:
+    """A pool whose numbers lead to an error that nobody has thought of: it costs that pool and no other."""
+    log.debug("a pool cannot be used", extra={"pool": pool}, exc_info=error)
+    return Skipped(pool, f"internal error: {error!r}"[:LONGEST_REASON])
 
 
 async def each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Harvest:
@@ -51,6 +61,8 @@ async def each(work: Sequence[tuple[str, Callable[[], Awaitable[Pool]]]]) -> Har
             harvest.skipped.append(Skipped(name, str(error)))
             if isinstance(error, LostAnswer):
                 lost.append(str(error))
+        except Exception as error:
+            harvest.skipped.append(unforeseen(name, error))
 
     await gather([one(name, read) for name, read in first.items()])
     if len(lost) > max(2, len(first) // MOST_LOST):
@@ -77,6 +89,8 @@ def readable(
             found.append(decoded(decode, item))
         except GatewayError as error:
             broken.append(Skipped(f"{where} #{number}", str(error)))
+        except Exception as error:
+            broken.append(unforeseen(f"{where} #{number}", error))
     return found, broken
 
 

@@ -95,3 +95,15 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Liquid staking and money markets; without any, nothing is traded at a rate."""
     jex_restricted: tuple[str, ...] = ()
     """JEX stable pools that serve only contracts on their own list; no view tells."""
+
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for addresses that are none: one would cost every round."""
+        pools = "ashswap_stable_pools", "ashswap_crypto_pools", "jex_pools", "jex_stable_pools", "jex_restricted"
+        named = [(name, text) for name in pools for text in getattr(self, name)]
+        named += [(name, getattr(self, name)) for name in ("xexchange_router", "onedex_router", "ashswap_router")]
+        for name, text in named:
+            try:
+                if text:
+                    address.decode(text)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None

@@ -5,6 +5,7 @@ formulas and rounding are listed in docs/pools.md. In every formula ri and ro ar
 sold and the bought token and all divisions round down unless marked.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
@@ -15,6 +16,7 @@ from millrace.dex.pool import (
     InvalidToken,
     LiquidityDisabled,
     Mint,
+    NotConverged,
     Pool,
     PoolState,
     Slice,
@@ -24,6 +26,9 @@ from millrace.dex.pool import (
 )
 
 ACTIVE = PoolState.ACTIVE
+MOST_LOOKS = 10_000
+"""Amounts looked at for one of which enough is left after two fees: more there are none where the fees are over 10,000,
+as those of JEX and of referrals are."""
 
 
 class ConstantProductPool(Pool, frozen=True, kw_only=True):
@@ -451,18 +456,13 @@ class JexPool(ConstantProductPool, frozen=True, kw_only=True):
         return gross - gross * self.lp_fee // self.fee_base - gross * self.platform_fee // self.fee_base
 
     def amount_in(self, i: int, j: int, amount_out: int) -> int:
-        # Two floors make the net output fall by a unit here and there, so the smallest input is found
-        # among the few gross outputs around the analytic one.
         reserve_in, reserve_out = self._reserves_of(i, j, amount_out)
-        fee, base = self.lp_fee + self.platform_fee, self.fee_base
-        enough = _smallest_gross(amount_out, fee, base)
-        for gross in range(max(amount_out, (amount_out - 2) * base // (base - fee)), enough):
-            if gross >= reserve_out:
-                break
-            candidate = -(-reserve_in * gross // (reserve_out - gross))
-            if self._net(candidate * reserve_out // (reserve_in + candidate)) >= amount_out:
-                return candidate
-        return -(-reserve_in * enough // _left(self, reserve_out, enough))
+        amount = 0
+        for gross in before_fees(amount_out, (self.lp_fee, self.platform_fee), self.fee_base):
+            amount = -(-reserve_in * gross // _left(self, reserve_out, gross))
+            if self._net(amount * reserve_out // (reserve_in + amount)) >= amount_out:
+                break  # always so of the last one
+        return amount
 
     def fixed_output_input(self, i: int, j: int, amount_out: int) -> int:
         """What `swapTokensFixedOutput` takes (and view `estimateAmountIn` answers)."""
@@ -539,6 +539,25 @@ def _left(pool: ConstantProductPool, reserve_out: int, amount_out: int) -> int:
     if amount_out >= reserve_out:
         raise InsufficientLiquidity(f"pool {pool.id} holds {reserve_out}, {amount_out} are wanted")
     return reserve_out - amount_out
+
+
+def before_fees(net: int, fees: tuple[int, int], base: int) -> Iterator[int]:
+    """Amounts that leave at least `net` after two fees, each rounded down on its own: up to the last one in order;
+    above it all do.
+
+    Raises `NotConverged` where fees that take nearly all leave too many to look at.
+    """
+    one, other = fees
+    both = one + other
+    last = _smallest_gross(net, both, base)
+    first = max(net, (net - 2) * base // (base - both) + 1)
+    if last - first > MOST_LOOKS:
+        raise NotConverged(f"fees of {both} over {base} leave too little to find what pays {net}")
+    for gross in range(first, last):
+        # A unit less than both fees at once would take, where what their roundings cut off makes a whole.
+        if gross * one % base + gross * other % base >= base:
+            yield gross
+    yield last
 
 
 def _smallest_gross(net: int, fee: int, base: int) -> int:
