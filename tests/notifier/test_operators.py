@@ -216,6 +216,7 @@ async def test_a_dead_letter_is_looked_at_and_sent_again(tmp_path: Path) -> None
         await node.tell(outport.SAVE_BLOCK, b"\xff nonsense")
         letters = DeadLetters(tmp_path, 1 << 30)
         letters.add(1, "node", outport.SAVE_BLOCK, 1, "as an earlier version did not know it", block)
+        letters.keep()
         letters.close()
         base = f"http://127.0.0.1:{running.metrics_port}"
         async with aiohttp.ClientSession(base, headers=headers) as http:

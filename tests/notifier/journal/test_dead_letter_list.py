@@ -48,6 +48,7 @@ def test_a_large_letter_hides_none(
     letters = DeadLetters(tmp_path, 1 << 30)
     for number, size in enumerate(sizes):
         letters.add(number, 'a "node"', "SaveBlock", 1, 'not "payload":""', b"x" * size)
+    letters.keep()
     letters.close()
     found = listing.listed(tmp_path)
     assert [letter.bytes for letter in found] == list(reversed(sizes))

@@ -157,6 +157,48 @@ async def test_a_finality_waits_while_nodes_do(tmp_path: Path, monkeypatch: pyte
         assert (await consumer.event()).marks == 2, "without a stall it waits no longer than it should"
 
 
+async def test_what_a_node_meant_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revert and a save that are written at the second attempt are one generation, and a resend of that is none."""
+    monkeypatch.setattr(journal_module, "_RETRY", (0.01, 0.01))
+    commit, may_commit, refuses = Store.commit, threading.Event(), threading.Event()
+
+    def slow(self: Store) -> None:
+        if refuses.is_set():
+            raise sqlite3.OperationalError("disk full")
+        may_commit.wait(WAIT)
+        commit(self)
+
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, other = await connect.node(), await connect.node()
+        block = save_block(0, 0)
+        await node.save(block)
+        await other.save(block)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "commit", slow)
+            first = other.post(outport.SAVE_BLOCK, save_block(1, 0).SerializeToString())
+            while not running.metrics.queued_bytes._value.get() or not running.journal._queue.empty():
+                await asyncio.sleep(0.001)
+            reverts = node.post(outport.REVERT_INDEXED_BLOCK, block.blockData.SerializeToString())
+            saves = node.post(outport.SAVE_BLOCK, block.SerializeToString())
+            while running.journal._queue.qsize() < 2:
+                await asyncio.sleep(0.001)
+            patch.setattr(running.journal, "_overdue_ms", lambda: refuses.set() or 0)  # with the next transaction
+            may_commit.set()
+            while not running.metrics.commit_failures._value.get():
+                await asyncio.sleep(0.001)
+            patch.undo()
+        await other.acked(first)
+        await node.acked(reverts)
+        await node.acked(saves)
+        await other.revert(block)
+        await other.save(block)
+        head = running.journal.head
+        await other.revert(block)
+        assert running.journal.head == head + 1
+        await node.save(block)
+        assert running.journal.head == head + 1
+
+
 async def test_a_finality_waits_for_nodes_that_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that waits on disk goes on waiting at a start: its node may have stood still for as long."""
     block = save_block(0, 0)

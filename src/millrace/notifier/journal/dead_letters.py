@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -28,12 +29,8 @@ class DeadLetters:
 
     def begin(self) -> None:
         """Take back what was added and not kept, half a line included; from here on letters belong together."""
-        if self._file is None:
-            return
-        if self._file.tell() > self._kept:
-            self._file.truncate(self._kept)
-            self._file.seek(self._kept)
-        if self._kept >= self._max:
+        self._take_back()
+        if self._file is not None and self._kept >= self._max:
             self.close()
             self.path.replace(self._old)
 
@@ -65,7 +62,14 @@ class DeadLetters:
             self._kept = self._file.tell()
 
     def close(self) -> None:
+        """What was not kept goes, as far as the disk lets it: nobody was answered for it."""
+        with contextlib.suppress(OSError):
+            self._take_back()
         if self._file is not None:
-            self.sync()
             self._file.close()
             self._file = None
+
+    def _take_back(self) -> None:
+        if self._file is not None and self._file.tell() > self._kept:
+            self._file.truncate(self._kept)
+            self._file.seek(self._kept)

@@ -280,6 +280,8 @@ class Journal:
                 delay = min(2 * delay, _RETRY[1])
                 self._answering_ms = now_ms()
         self._dead.keep()
+        for job in batch:
+            job.arrival.observer.keep()
         self.failing, self._looked_ms = "", now_ms()
         if self._looked_ms - began > self._finalized_wait_ms / 2:
             self._answering_ms = self._looked_ms
@@ -292,6 +294,8 @@ class Journal:
         self._store.begin()
         self._dead.begin()
         self._processor.blocks_ms = {}
+        for job in batch:
+            job.arrival.observer.take_back()
         entries: list[Entry] = []
         for job in batch:
             arrival = self._translate(job.arrival) if job.as_json else job.arrival
@@ -340,7 +344,7 @@ class Journal:
             self._metrics.batch_messages.observe(len(batch))
 
     def _take_back(self) -> None:
-        """Undo an attempt to commit; its dead letters when the next one begins, as it may have landed after all."""
+        """Undo an attempt to commit. What is not the store's goes with the next one: it may have landed after all."""
         self._store.rollback()
         self._processor.tally.back_to(0)
 
