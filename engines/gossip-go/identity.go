@@ -58,17 +58,30 @@ func secretOfFile(path string) ([]byte, error) {
 	return parseKey(string(text), path)
 }
 
+// writeNewSecret keeps a new secret in a file that is there whole or not at all.
 func writeNewSecret(path string) ([]byte, error) {
 	secret, err := newSecret()
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, err
+	scratch := path + ".new"
+	err = writeSynced(scratch, hex.EncodeToString(secret)+"\n")
+	if err == nil {
+		err = os.Rename(scratch, path)
 	}
-	_, err = file.WriteString(hex.EncodeToString(secret) + "\n")
-	return secret, errors.Join(err, file.Close())
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the gossip key file %s: %w", path, err)
+	}
+	return secret, nil
+}
+
+func writeSynced(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // parseKey takes 64 hex digits, or a node's PEM block (base64 of them).

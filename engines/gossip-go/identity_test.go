@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/hex"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -30,6 +32,29 @@ func TestFileIsMadeOnceAndKept(t *testing.T) {
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v (%v), want 0600", info.Mode(), err)
+	}
+}
+
+// Where a disk has no room for a new key the error names the file, and with room the next start has a key.
+func TestFileIsThereWholeOrNotAtAll(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "peer.key")
+	signal.Ignore(syscall.SIGXFSZ)
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 0, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, refused := secretKey(path, "")
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if refused == nil || !strings.Contains(refused.Error(), path) {
+		t.Errorf("the error is %v", refused)
+	}
+	if _, err := secretKey(path, ""); err != nil {
+		t.Error(err)
 	}
 }
 

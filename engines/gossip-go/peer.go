@@ -26,7 +26,6 @@ const (
 	// A heartbeat of the router, after which a mesh has the members it can have, and a little.
 	settleTime   = 1200 * time.Millisecond
 	seenTime     = 10 * time.Minute
-	meshDegree   = 6
 	bytesPerTurn = 10_000
 	// Of a frame with one message beside its data.
 	envelopeBytes = 256
@@ -234,15 +233,16 @@ func (n *node) hasRoom(topic string, size int) bool {
 	return len(subscribers) == 0
 }
 
-// settle waits, once for each number of subscribers, until the router has taken them into the mesh of our topic: it
-// sends our own messages to the mesh alone, even to an empty one.
+// settle waits, once for each number of subscribers, until the router has taken them into the mesh of our topic, as far as
+// it does so by itself: it sends our own messages to the mesh alone, even to an empty one, and takes in nobody while that
+// has pubsub.GossipSubDlo members.
 func (n *node) settle(topic string) {
 	subscribers := len(n.tracer.subscribersOf(topic))
 	if subscribers <= n.settled[topic] || !n.tracer.ours[topic] {
 		n.settled[topic] = min(n.settled[topic], subscribers)
 		return
 	}
-	wait(settleTime, func() bool { return n.tracer.meshSize(topic) >= min(meshDegree, subscribers) })
+	wait(settleTime, func() bool { return n.tracer.meshSize(topic) >= min(pubsub.GossipSubDlo, subscribers) })
 	n.settled[topic] = subscribers
 }
 

@@ -142,3 +142,27 @@ func TestForgersAreLetGo(t *testing.T) {
 		t.Errorf("invalid %d, delivered %d", stats.Invalid, stats.Delivered)
 	}
 }
+
+// The first message waits for a mesh as large as the router makes it by itself: it takes in nobody while that has five.
+func TestAMeshThatIsLargeEnoughIsNotWaitedFor(t *testing.T) {
+	ours := &node{tracer: newTracer("ours", []string{testTopic}, nil, nil, nil, nil), settled: map[string]int{testTopic: 6}}
+	for number := range 7 {
+		member := peer.ID(rune('a' + number))
+		add(ours.tracer.subscribers, testTopic, member)
+		if number < pubsub.GossipSubDlo {
+			add(ours.tracer.mesh, testTopic, member)
+		}
+	}
+	began := time.Now()
+	ours.settle(testTopic)
+	if took := time.Since(began); took >= settleTime || ours.settled[testTopic] != 7 {
+		t.Errorf("%v for %d subscribers", took, ours.settled[testTopic])
+	}
+	delete(ours.tracer.mesh[testTopic], peer.ID("a"))
+	ours.settled[testTopic] = 0
+	began = time.Now()
+	ours.settle(testTopic)
+	if took := time.Since(began); took < settleTime {
+		t.Errorf("a mesh of four was waited for %v", took)
+	}
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import resource
 import stat
 from pathlib import Path
 
@@ -46,6 +47,19 @@ def test_missing_file_is_made_private_and_kept(tmp_path: Path) -> None:
     secret = secret_key(str(path), "seed")
     assert secret == secret_key(str(path), "other seed") != from_seed("seed")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Where a disk has no room for a new key the error names the file, and with room the next start has a key."""
+    path = tmp_path / "peer.key"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        with pytest.raises(OSError, match=r"peer\.key"):
+            secret_key(str(path), "")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert secret_key(str(path), "") == secret_key(str(path), "")
 
 
 def test_unreadable_file_is_named(tmp_path: Path) -> None:

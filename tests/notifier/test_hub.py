@@ -12,7 +12,7 @@ import pytest
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.proto.hub_pb2 import Gap
+from millrace.chain.proto.hub_pb2 import Gap, SubscribeEvent
 from millrace.notifier.journal.rows import JournalUnusable
 from millrace.runtime import websocket
 
@@ -117,6 +117,26 @@ async def test_consumer_that_does_not_read(tmp_path: Path) -> None:
         while len(running.hub.sessions) > 1:
             await asyncio.sleep(0.01)
         assert not good.ended.is_set()
+
+
+async def test_answers_that_nobody_reads(tmp_path: Path) -> None:
+    """A consumer that asks on and reads no answer is cut before they fill the memory, and counted; others go on."""
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        deaf = await connect.consumer()
+        (session,) = running.hub.sessions
+        assert deaf._raw is not None
+        deaf._raw.pause_reading()
+        wish = SubscribeEvent(subscription_id="i" * 200_000).SerializeToString()
+        asked = pb.WsMessage(type=outport.PAYLOAD, topic="subscribe", payload=wish).SerializeToString()
+        for _ in range(200):
+            deaf.send_binary(asked)
+        async with asyncio.timeout(WAIT):
+            while running.hub.sessions:
+                assert session.buffered < 3_000_000
+                await asyncio.sleep(0.001)
+        assert running.metrics.consumers_cut._value.get() == 1
+        deaf._raw.resume_reading()
+        assert (await (await connect.consumer()).subscribe()).ok
 
 
 async def test_catching_up_while_events_flow(tmp_path: Path) -> None:
@@ -253,7 +273,6 @@ Logs = list[tuple[str, list[bytes]]]
 
 def select(block: pb.OutportBlock, wishes: list[dict[str, object]]) -> Logs:
     """The logs with an event that one of the wishes accepts, reduced to those events."""
-    from millrace.chain.proto.hub_pb2 import SubscribeEvent
     from millrace.notifier.rules.filters import EventKey, parse
 
     filters = [parse(SubscribeEvent(**wish)) for wish in wishes]  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ import pytest
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
+from millrace.notifier.journal.dead_letter_list import listed
 from millrace.notifier.journal.file_store import Store
 from millrace.runtime import websocket
 
@@ -55,7 +56,7 @@ async def test_pipelined_messages_are_answered_in_order(tmp_path: Path) -> None:
             await node.acked(counter)
         assert running.journal.head - running.journal.oldest == 299
         (session,) = running.ingest.nodes
-        assert not session.paused
+        assert not session.paused_at
 
 
 async def test_resend_under_a_new_counter_after_reconnect(tmp_path: Path) -> None:
@@ -191,6 +192,45 @@ async def test_full_disk_withholds_acks(tmp_path: Path, monkeypatch: pytest.Monk
         assert running.metrics.events.labels(SAVE, "0")._value.get() == 1, "attempts do not count"
 
 
+@pytest.mark.parametrize("rotates", [False, True])
+async def test_a_dead_letter_is_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotates: bool) -> None:
+    """However often a commit is tried, what it buries is in the file once, and pushes out no other letter."""
+    monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))
+    bound = 1 if rotates else 10_000
+    async with notifier(tmp_path, dead_letter_bytes=bound) as running, peers(running) as connect:
+        node = await connect.node()
+        await node.tell(SAVE, b"\xff first")
+        async with refusing_disk(running, monkeypatch):
+            counter = node.post(SAVE, b"\xff second")
+            while running.metrics.commit_failures._value.get() < 4:
+                await asyncio.sleep(0.005)
+        await node.acked(counter)
+        kept = [letter.bytes for letter in listed(tmp_path)]
+        assert kept == [len(b"\xff second"), len(b"\xff first")]
+        assert running.metrics.dead_letters._value.get() == 2
+
+
+async def test_a_dead_letter_stays_when_only_the_answer_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit that failed and is on disk after all is not done again, nor are its letters taken back."""
+    monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))
+    commit = Store.commit
+
+    def answers_in_vain(self: Any) -> None:
+        commit(self)
+        raise OSError("the answer was lost")
+
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node = await connect.node()
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "commit", answers_in_vain)
+            patch.setattr(Store, "landed", lambda self: True)
+            await node.tell(SAVE, b"\xff first")
+        await node.tell(SAVE, b"\xff other")
+        assert len(listed(tmp_path)) == 2
+
+
 async def test_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node that sends on without answers is read no further than its bound; another one is."""
     monkeypatch.setattr("millrace.notifier.journal.journal._RETRY", (0.01, 0.01))
@@ -200,7 +240,7 @@ async def test_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         async with refusing_disk(running, monkeypatch):
             counters = [flooding.post(SAVE, save_block(0, n, events=filler).SerializeToString()) for n in range(200)]
             async with asyncio.timeout(WAIT):
-                while not any(node.paused for node in running.ingest.nodes):
+                while not any(node.paused_at for node in running.ingest.nodes):
                     await asyncio.sleep(0.001)
             await asyncio.sleep(0.05)
             queued = running.metrics.queued_bytes._value.get()

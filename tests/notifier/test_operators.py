@@ -56,6 +56,25 @@ async def test_health_and_ready(tmp_path: Path) -> None:
         assert (await get(running, "/ready"))[0] == 200
 
 
+async def test_a_block_that_names_two_shards_speaks_for_none(tmp_path: Path) -> None:
+    """It neither makes a shard known, of which nothing else would ever come, nor one look alive that is silent."""
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node = await connect.node()
+        for shard in (0, 2):
+            await node.save(save_block(shard, 1))
+        running.journal.last_block_ms[2] -= 31_000
+        for nonce, shard in enumerate((77, 2), 2):
+            block = save_block(0, nonce)
+            block.shardID = block.blockData.shardID = shard
+            await node.save(block)
+        unknown = save_block(1, 1)
+        unknown.blockData.headerType = "HeaderV9"
+        await node.save(unknown)
+        _, body = await get(running, "/ready")
+        assert list(body["secondsSinceBlock"]) == ["0", "1", "2"], "of an unknown format is a block all the same"
+        assert body["secondsSinceBlock"]["2"] >= 31
+
+
 async def test_metrics_have_a_port_of_their_own(tmp_path: Path) -> None:
     """The public port says how the service is, and shows no metrics; the operators' port both."""
     async with notifier(tmp_path) as running:
@@ -197,6 +216,7 @@ async def test_a_dead_letter_is_looked_at_and_sent_again(tmp_path: Path) -> None
         await node.tell(outport.SAVE_BLOCK, b"\xff nonsense")
         letters = DeadLetters(tmp_path, 1 << 30)
         letters.add(1, "node", outport.SAVE_BLOCK, 1, "as an earlier version did not know it", block)
+        letters.keep()
         letters.close()
         base = f"http://127.0.0.1:{running.metrics_port}"
         async with aiohttp.ClientSession(base, headers=headers) as http:

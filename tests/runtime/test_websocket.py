@@ -514,6 +514,26 @@ async def test_a_pong_may_be_late_by_a_rest() -> None:
         assert await close_code_of(reader) == 4012
 
 
+async def test_who_is_not_read_is_not_cut() -> None:
+    """A pong that nobody reads is not missed, however long that lasts, and has its time again once all is read."""
+    async with (
+        serving(lambda _: Recorder(), ping_interval=1000, pong_timeout=100) as server,
+        raw_client(server.port) as (reader, _),
+    ):
+        while not server.sessions:
+            await asyncio.sleep(0)
+        (session,) = server.sessions
+        began = asyncio.get_running_loop().time()
+        session.pause(True)
+        for seconds in (1001, 1102, 1203, 1304):
+            server._ping_once(began + seconds)
+        session.pause(False)
+        server._ping_once(began + 1405)
+        assert session.standing
+        server._ping_once(began + 1506)
+        assert await close_code_of(reader) == 4012
+
+
 async def test_a_defect_in_what_was_postponed_closes_its_connection() -> None:
     """An exception is logged and closes with 1011, as it does in a message that came straight."""
 

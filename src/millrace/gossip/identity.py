@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import os
 import re
 import secrets
 from pathlib import Path
+
+from millrace.runtime.files import replacing
 
 # Order of the curve's group (SEC 2, secp256k1): a secret is 1 .. order - 1.
 _ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141
@@ -44,14 +45,22 @@ def _from_file(path: Path) -> bytes:
     try:
         text = path.read_text()
     except FileNotFoundError:
-        secret = generate()
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w") as file:
-            file.write(secret.hex() + "\n")
-        return secret
+        return _new_in(path)
     except (OSError, UnicodeDecodeError) as error:
         raise IdentityError(f"cannot read the gossip key file {path}: {error}") from error
     return parse_key(text, str(path))
+
+
+def _new_in(path: Path) -> bytes:
+    """A new secret, kept in a file that is there whole or not at all."""
+    secret = generate()
+    try:
+        with replacing(path) as file:
+            file.write(f"{secret.hex()}\n".encode())
+    except OSError as error:
+        error.filename = str(path)  # a write does not name it
+        raise
+    return secret
 
 
 def parse_key(text: str, name: str) -> bytes:

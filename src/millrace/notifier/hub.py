@@ -30,7 +30,7 @@ from millrace.runtime.tracing import Tracer
 log = logging.getLogger(__name__)
 
 _SOCKET_HIGH = 1024 * 1024  # bytes that may wait in a consumer's socket before delivery pauses
-_READ_BYTES = 4 * 1024 * 1024  # of the journal at a time
+_READ_BYTES = _SOCKET_HIGH  # of the journal at a time: what has no room in the socket is read again
 _READ_EVENTS = 256
 _REMEMBERED_BLOCKS = 1024  # of each consumer: some hundred of each shard, where finality takes one or two, however long
 # rounds are. Of what is forgotten marks are told rather too often.
@@ -67,7 +67,7 @@ class HubSession(websocket.Session):
     """One consumer's connection."""
 
     max_message_size = 256 * 1024
-    max_buffered = 1 << 40  # the window and `_SOCKET_HIGH` bound it
+    max_buffered = 2 * _SOCKET_HIGH  # and the newest event: half is for answers and gaps, which nothing holds back
 
     def __init__(self, hub: Hub) -> None:
         super().__init__()
@@ -109,6 +109,9 @@ class HubSession(websocket.Session):
         for message in (changes.ack, changes.reply):
             if message:
                 self.send_binary(message)
+        if self.closed:  # it does not read its answers
+            self.hub.note_cut(self)
+            return
         if changes.removed is not None:
             self.hub.unsubscribe(self, changes.removed)
         if changes.added is not None:
@@ -127,6 +130,7 @@ class HubSession(websocket.Session):
 
     def deliver(self, entry: Entry, frame: bytes) -> None:
         self.consumer.sent(entry.sequence, len(frame))
+        self.max_buffered = 2 * _SOCKET_HIGH + len(frame)
         self.send_frames(frame)
         self.hub.count_sent(frame)
 
@@ -332,6 +336,11 @@ class Hub:
         saved = self._saved_at.get(block_hash)
         return saved is None or saved <= session.floors.get(shard, session.start)
 
+    def note_cut(self, session: HubSession) -> None:
+        """A consumer is cut off for being slow."""
+        self._metrics.consumers_cut.inc()
+        log.warning("consumer cut off: too slow", extra={"remote": session.remote, "cursor": session.cursor})
+
     # Delivery to those behind.
 
     def _go_on(self, session: HubSession, place: Place | None = None) -> None:
@@ -428,8 +437,7 @@ class Hub:
             async with asyncio.timeout(self.settings.consumer_timeout):
                 await session.progress.wait()
         except TimeoutError:
-            self._metrics.consumers_cut.inc()
-            log.warning("consumer cut off: too slow", extra={"remote": session.remote, "cursor": session.cursor})
+            self.note_cut(session)
             session.close(websocket.SLOW_READER, "too slow: acknowledge what you have", abort=True)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from prometheus_client import Counter, Gauge, Histogram
 
 from millrace.chain import outport
@@ -105,6 +107,12 @@ class Metrics:
     def topic(topic: str) -> str:
         """The label of a topic."""
         return topic if topic in outport.PAYLOADS else "unknown"
+
+
+@functools.lru_cache(maxsize=256)
+def one_of(counters: Counter, *labels: str) -> Counter:
+    """The counter with these labels, which takes three times as long as counting when it is looked up each time."""
+    return counters.labels(*labels)
 
 
 class Tally:

@@ -13,7 +13,7 @@ from millrace.chain import outport, outport_json
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.processor import Arrival
-from millrace.notifier.metrics import Metrics
+from millrace.notifier.metrics import Metrics, one_of
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Observer
 from millrace.notifier.rules.entry import now_ms
@@ -45,7 +45,6 @@ class NodeSession(websocket.Session):
         self._as_json = _AS_JSON[ingest.settings.node_marshaller]  # None: the first message will tell
         self._frames = 0
         self._bytes = 0
-        self.paused = False
 
     def on_open(self) -> None:
         self._observer = Observer(self._ingest.journal.head + 1)
@@ -69,7 +68,7 @@ class NodeSession(websocket.Session):
         if envelope.type != outport.PAYLOAD:
             return  # the protocol has them ignored, and never acknowledged
         metrics = self._ingest.metrics
-        metrics.messages.labels(metrics.topic(envelope.topic)).inc()
+        one_of(metrics.messages, metrics.topic(envelope.topic)).inc()
         metrics.received_bytes.inc(len(payload))
         arrival = Arrival(
             self._observer, self._name or self.remote, envelope.topic, envelope.version, payload, now_ms()
@@ -106,15 +105,6 @@ class NodeSession(websocket.Session):
         settings = self._ingest.settings
         too_much = self._frames >= _NODE_FRAMES or self._bytes >= settings.max_frame_bytes
         self.pause(too_much or self._ingest.full)
-
-    def pause(self, paused: bool) -> None:
-        if self._raw is None or self.closed or paused == self.paused:
-            return
-        self.paused = paused
-        if paused:
-            self._raw.pause_reading()
-        else:
-            self._raw.resume_reading()
 
     def reconsider(self) -> None:
         """The common queue has room again."""

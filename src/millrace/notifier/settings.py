@@ -64,7 +64,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
 
     finalized_wait: Seconds = 5.0
     """How long a finalised mark waits for its block before it is delivered alone, marked as unjoined. Both come of one
-    node within moments, in rounds of any length."""
+    node within moments, in rounds of any length. Time in which nodes are not answered does not count."""
     retention_seconds: Seconds = 24 * 3600.0
     """Age at which events leave the journal."""
     retention_bytes: Positive = 10 * 1024 * MEBIBYTE
@@ -73,12 +73,13 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """Events over which a repeated message is recognised; an older one coming again is delivered again. By room, not by
     time: half a day of four shards in rounds of 600 ms, five days in those of 6 s."""
     dead_letter_bytes: Positive = 64 * MEBIBYTE
-    """Size at which the dead-letter file is rotated; one old file is kept."""
+    """Size at which the dead-letter file is rotated, between two commits; one old file is kept."""
 
     executed_topic: Literal["ExecutedBlock", "SaveBlock"] = "ExecutedBlock"
     """Topic of blocks made of executions. `SaveBlock`: for consumers that know blocks of the earlier format only."""
     tail_bytes: Positive = 16 * MEBIBYTE
-    """Newest events kept in memory, so that consumers who keep up are never served from disk."""
+    """Newest events kept in memory, with their frames and 1.1 KB for each, so that consumers who keep up are never
+    served from disk."""
     window_frames: Positive = 1024
     """Frames a consumer may leave unacknowledged before delivery to it pauses."""
     window_bytes: Positive = 64 * MEBIBYTE

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from millrace.chain import fees
+from millrace.chain.address import ESDT_SYSTEM_CONTRACT
 from millrace.chain.call import TokenPayment
+from millrace.chain.shard import METACHAIN
 from millrace.chain.token import NATIVE
+from millrace.chain.transaction import Transaction
 from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, encode_arguments, swap, tx_data
 from millrace.localnet.chain.rehearsal import UNCHARGED, rehearse
 from millrace.localnet.market.market import WRAPPED
@@ -54,6 +57,14 @@ def test_several_tokens_that_travel_on_as_a_result(bench: Any, wallet: Any, shar
     tx_hash = chain.submit(tx)
     bench.rounds(16)
     assert (told.status, told.reason) == bench.status(tx_hash)
+
+
+def test_a_system_contract_cannot_begin(make_bench: Any) -> None:
+    """No shard of the chain is theirs by the rule of live networks: they count to shard 0, here too."""
+    chain, system = make_bench(profile="mainnet").chain, ESDT_SYSTEM_CONTRACT
+    assert chain.network.shard_of(system) == METACHAIN
+    tx = Transaction(0, 1, system, system, gas_price=10**9, gas_limit=50_000, chain_id="local")
+    assert rehearse(chain.shards, chain.network, tx) == ("fail", UNCHARGED, 0, {})
 
 
 def test_what_cannot_begin_says_so(bench: Any, wallet: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from millrace.notifier.journal import dead_letter_list as listing
 from millrace.notifier.journal.dead_letters import DeadLetters
 
@@ -11,7 +13,9 @@ from millrace.notifier.journal.dead_letters import DeadLetters
 def _written(directory: Path, count: int, size: int = 10, most: int = 1 << 30) -> None:
     letters = DeadLetters(directory, most)
     for number in range(count):
+        letters.begin()
         letters.add(number, "node", "SaveBlock", 1, f"reason {number}", bytes([number % 256]) * size)
+        letters.keep()
     letters.close()
 
 
@@ -34,22 +38,29 @@ def test_both_files_are_read(tmp_path: Path) -> None:
     assert all(listing.read(tmp_path, letter.id) is not None for letter in letters)
 
 
-def test_only_the_end_of_a_large_file_is_looked_at(tmp_path: Path, monkeypatch: object) -> None:
-    """However large it is."""
-    from pytest import MonkeyPatch
-
-    with MonkeyPatch.context() as patch:
-        patch.setattr(listing, "TAIL_BYTES", 1_000)
-        _written(tmp_path, 50)
-        letters = listing.listed(tmp_path)
-    assert 3 < len(letters) < 12 and letters[0].at == 49
+@pytest.mark.parametrize("sizes", [(10, 10, 2_000), (2_000, 10, 3_000), (0, 1, 2, 3, 4_096)])
+@pytest.mark.parametrize("piece", [1, 7, 1_000, 1 << 20])
+def test_a_large_letter_hides_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int, sizes: tuple[int, ...]
+) -> None:
+    """Letters of any size are listed and can be read, whatever is looked at at a time."""
+    monkeypatch.setattr(listing, "_PIECE", piece)
+    letters = DeadLetters(tmp_path, 1 << 30)
+    for number, size in enumerate(sizes):
+        letters.add(number, 'a "node"', "SaveBlock", 1, 'not "payload":""', b"x" * size)
+    letters.keep()
+    letters.close()
+    found = listing.listed(tmp_path)
+    assert [letter.bytes for letter in found] == list(reversed(sizes))
+    for letter in found:
+        assert listing.read(tmp_path, letter.id) == (letter, b"x" * letter.bytes)
 
 
 def test_damage_is_left_out(tmp_path: Path) -> None:
-    """A half line, a line of something else, and ids that are none."""
+    """A half line, a line of something else, one without its end, and ids that are none."""
     _written(tmp_path, 3)
     path = tmp_path / "dead-letters.jsonl"
-    path.write_bytes(b"nonsense\n" + path.read_bytes() + b'{"at":')
+    path.write_bytes(b"nonsense\n" + path.read_bytes() + path.read_bytes()[:60] + b"\n{}\n" + b'{"at":')
     assert [letter.at for letter in listing.listed(tmp_path)] == [2, 1, 0]
     for name in ("", "0", "0-", "0-1", "2-0", "0--1", "0-99999", "1-0", "0-0", "../0-0", "0-٣"):
         assert listing.read(tmp_path, name) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,10 +16,13 @@ from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal import journal as journal_module
 from millrace.notifier.journal.file_store import Store
+from millrace.notifier.journal.processor import Arrival
 from millrace.notifier.journal.rows import JournalUnusable
+from millrace.notifier.rules.dedup import Observer
+from millrace.notifier.rules.entry import now_ms
 from millrace.notifier.settings import NotifierSettings
 
-from ..helpers import event, notifier, peers, save_block
+from ..helpers import WAIT, event, finalized, notifier, peers, save_block
 from ..journal_files import damage, log_files
 
 
@@ -57,6 +61,20 @@ async def test_retention_goes_on_by_itself(tmp_path: Path, monkeypatch: pytest.M
         while running.journal.head - running.journal.oldest >= 2000 // size:
             await asyncio.sleep(0.01)
         assert running.journal.head >= running.journal.oldest
+
+
+async def test_retention_keeps_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many events a commit brings, as many leave with it where there are too many."""
+    monkeypatch.setattr(journal_module, "_PRUNE_EVERY", 0.0)
+    async with notifier(tmp_path, retention_bytes=1) as running:
+        journal, done = running.journal, asyncio.Event()
+        observer = Observer(journal.head + 1)
+        for nonce in range(2_000):
+            payload = save_block(0, nonce).SerializeToString()
+            arrival = Arrival(observer, "node", outport.SAVE_BLOCK, 1, payload, now_ms())
+            journal.submit(arrival, done.set if nonce == 1_999 else lambda: None)
+        await asyncio.wait_for(done.wait(), WAIT)
+        assert journal.head - journal.oldest < 700, "two commits"
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
@@ -100,6 +118,102 @@ async def test_a_clock_set_back_holds_nothing_up(tmp_path: Path, monkeypatch: py
         set_clock(monkeypatch, -1)
         told = await consumer.event()
         assert (told.topic, told.marks) == (outport.FINALIZED_BLOCK, 2)
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_finality_waits_while_nodes_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refuses: bool) -> None:
+    """Its block comes when the node has its answer: while the disk is slow, or takes nothing, the time stands still."""
+    monkeypatch.setattr(journal_module, "_RETRY", (0.01, 0.01))
+    commit, may_commit = Store.commit, threading.Event()
+
+    def stalled(self: Store) -> None:
+        if refuses and not may_commit.is_set():
+            raise sqlite3.OperationalError("disk full")
+        may_commit.wait(WAIT)
+        commit(self)
+
+    block = save_block(0, 0)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, other, consumer = await connect.node(), await connect.node(), await connect.consumer()
+        await consumer.subscribe()
+        set_clock(monkeypatch, 1)
+        monkeypatch.setattr(Store, "commit", stalled)
+        told = finalized(0, block.blockData.headerHash).SerializeToString()
+        counter = node.post(outport.FINALIZED_BLOCK, told)
+        while not running.metrics.queued_bytes._value.get() or not running.journal._queue.empty():
+            await asyncio.sleep(0.001)
+        another = other.post(outport.SAVE_BLOCK, save_block(1, 0).SerializeToString())
+        while not running.metrics.messages.labels(outport.SAVE_BLOCK)._value.get():
+            await asyncio.sleep(0.001)
+        set_clock(monkeypatch, 1)
+        may_commit.set()
+        await node.acked(counter)
+        await other.acked(another)
+        await node.save(block)
+        topics = [message.topic for message in await consumer.events(3)]
+        assert topics == [outport.SAVE_BLOCK, outport.SAVE_BLOCK, outport.FINALIZED_BLOCK]
+        await node.finalise(save_block(0, 1))
+        set_clock(monkeypatch, 1)
+        assert (await consumer.event()).marks == 2, "without a stall it waits no longer than it should"
+
+
+async def test_what_a_node_meant_does_not_depend_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revert and a save that are written at the second attempt are one generation, and a resend of that is none."""
+    monkeypatch.setattr(journal_module, "_RETRY", (0.01, 0.01))
+    commit, may_commit, refuses = Store.commit, threading.Event(), threading.Event()
+
+    def slow(self: Store) -> None:
+        if refuses.is_set():
+            raise sqlite3.OperationalError("disk full")
+        may_commit.wait(WAIT)
+        commit(self)
+
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, other = await connect.node(), await connect.node()
+        block = save_block(0, 0)
+        await node.save(block)
+        await other.save(block)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "commit", slow)
+            first = other.post(outport.SAVE_BLOCK, save_block(1, 0).SerializeToString())
+            while not running.metrics.queued_bytes._value.get() or not running.journal._queue.empty():
+                await asyncio.sleep(0.001)
+            reverts = node.post(outport.REVERT_INDEXED_BLOCK, block.blockData.SerializeToString())
+            saves = node.post(outport.SAVE_BLOCK, block.SerializeToString())
+            while running.journal._queue.qsize() < 2:
+                await asyncio.sleep(0.001)
+            patch.setattr(running.journal, "_overdue_ms", lambda: refuses.set() or 0)  # with the next transaction
+            may_commit.set()
+            while not running.metrics.commit_failures._value.get():
+                await asyncio.sleep(0.001)
+            patch.undo()
+        await other.acked(first)
+        await node.acked(reverts)
+        await node.acked(saves)
+        await other.revert(block)
+        await other.save(block)
+        head = running.journal.head
+        await other.revert(block)
+        assert running.journal.head == head + 1
+        await node.save(block)
+        assert running.journal.head == head + 1
+
+
+async def test_a_finality_waits_for_nodes_that_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that waits on disk goes on waiting at a start: its node may have stood still for as long."""
+    block = save_block(0, 0)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        await (await connect.node()).finalise(block)
+    set_clock(monkeypatch, 1)
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, consumer = await connect.node(), await connect.consumer()
+        await consumer.subscribe()
+        await node.save(save_block(1, 0))  # a commit or more
+        await node.save(block)
+        assert [message.marks for message in await consumer.events(3)] == [0, 0, 0]
+        await node.finalise(save_block(0, 1))
+        set_clock(monkeypatch, 1)
+        assert (await consumer.event()).marks == 2
 
 
 async def test_a_long_damaged_stretch_hides_nothing(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_levels(wish: dict[str, object], wanted: Filter) -> None:
         ({"event_type": "Identifier", "identifier": "x" * 5000}, "at most"),
         ({"event_type": "Topics", "identifier": "x"}, "Topics needs topics"),
         ({"event_type": "Topics", "topics": ["x"] * 65}, "at most"),
+        ({"event_type": "Topics", "topics": ["x" * 4097]}, "at most"),
+        ({"event_type": "Topics", "topics": ["x" * 1000] * 4, "identifier": "x" * 97}, "at most"),
         ({"event_type": "Topics", "topics": ["hex:0"]}, "unreadable topic"),
         ({"event_type": "Topics", "topics": ["base64:!"]}, "unreadable topic"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterator
 
 from azure.servicebus import parse_connection_string
@@ -109,13 +108,10 @@ class ServiceBusSink(Sink):
 
     def _omit(self, message: BusMessage, reason: str) -> None:
         """Keep what is too large for the bus, on disk when this returns; in the publisher's thread."""
-        try:
-            self._kept.add(now_ms(), self.name, message.subject, 1, f"{message.message_id}: {reason}", message.body)
-            self._kept.sync()
-        except OSError:
-            with contextlib.suppress(OSError):  # then half a line may stay in the file
-                self._kept.undo()
-            raise
+        self._kept.begin()
+        self._kept.add(now_ms(), self.name, message.subject, 1, f"{message.message_id}: {reason}", message.body)
+        self._kept.sync()
+        self._kept.keep()
         self._omitted.inc()
 
 

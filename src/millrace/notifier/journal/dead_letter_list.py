@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-TAIL_BYTES = 16 * 1024 * 1024
-"""Of the end of each file: what is listed."""
 MOST_LISTED = 100
 _FILES = (".jsonl", ".1.jsonl")
 """The newer one first."""
+_PIECE = 1024 * 1024  # bytes of a file in memory at a time: a letter may be as large as the largest frame
+_HEAD = 64 * 1024  # bytes in which all stands that comes before the payload
+_PAYLOAD, _END = b',"payload":"', b'"}'
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -29,16 +32,15 @@ class Letter(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class _Line(msgspec.Struct, frozen=True):
+class _Head(msgspec.Struct, frozen=True):
     at: int
     remote: str
     topic: str
     version: int
     reason: str
-    payload: str
 
 
-_decoder = msgspec.json.Decoder(_Line)
+_decoder = msgspec.json.Decoder(_Head)
 
 
 def listed(directory: Path, name: str = "dead-letters") -> list[Letter]:
@@ -48,25 +50,44 @@ def listed(directory: Path, name: str = "dead-letters") -> list[Letter]:
         path = directory / f"{name}{ending}"
         if len(found) < MOST_LISTED and path.exists():
             with path.open("rb") as file:
-                found += reversed(_tail(file, number))
-    return found[:MOST_LISTED]
+                letters = (_letter(file, number, start, end) for start, end in _lines(file))
+                found += islice(filter(None, letters), MOST_LISTED - len(found))
+    return found
 
 
-def _tail(file: BinaryIO, number: int) -> list[Letter]:
-    start = max(0, file.seek(0, 2) - TAIL_BYTES)
+def _lines(file: BinaryIO) -> Iterator[tuple[int, int]]:
+    """Where lines begin and end, the last one first; what stands behind the last newline is none."""
+    end, position = -1, file.seek(0, 2)
+    while position > 0:
+        size = min(_PIECE, position)
+        position -= size
+        file.seek(position)
+        piece = file.read(size)
+        at = piece.rfind(b"\n")
+        while at >= 0:
+            if end >= 0:
+                yield position + at + 1, end
+            end = position + at
+            at = piece.rfind(b"\n", 0, at)
+    if end >= 0:
+        yield 0, end
+
+
+def _letter(file: BinaryIO, number: int, start: int, end: int) -> Letter | None:
+    """The letter in a line; its payload is not read, and need not be whole."""
     file.seek(start)
-    if start:
-        file.readline()  # its beginning is not here
-    letters: list[Letter] = []
-    while True:
-        at = file.tell()
-        line = file.readline()
-        if not line.endswith(b"\n"):
-            return letters[-MOST_LISTED:]
-        try:
-            letters.append(_letter(f"{number}-{at}", _decoder.decode(line)))
-        except msgspec.DecodeError:
-            continue
+    head, payload, _ = file.read(min(_HEAD, end - start)).partition(_PAYLOAD)
+    file.seek(max(start, end - len(_END) - 2))
+    last = file.read(end - file.tell())
+    if not payload or not last.endswith(_END):
+        return None
+    size = end - start - len(head) - len(_PAYLOAD) - len(_END)
+    try:
+        known = _decoder.decode(head + b"}")
+    except msgspec.DecodeError:
+        return None
+    fields = {field: getattr(known, field) for field in _Head.__struct_fields__}
+    return Letter(f"{number}-{start}", bytes=size // 4 * 3 - last.count(b"="), **fields)
 
 
 def read(directory: Path, letter: str, name: str = "dead-letters") -> tuple[Letter, bytes] | None:
@@ -78,14 +99,13 @@ def read(directory: Path, letter: str, name: str = "dead-letters") -> tuple[Lett
     if not path.exists():
         return None
     with path.open("rb") as file:
-        file.seek(int(offset))
-        try:
-            line = _decoder.decode(file.readline())
-            return _letter(letter, line), base64.b64decode(line.payload, validate=True)
-        except (msgspec.DecodeError, ValueError):
-            return None
-
-
-def _letter(name: str, line: _Line) -> Letter:
-    size = len(line.payload) // 4 * 3 - line.payload[-2:].count("=")
-    return Letter(name, line.at, line.remote, line.topic, line.version, line.reason, size)
+        start = file.seek(int(offset))
+        line = file.readline()
+        found = _letter(file, int(number), start, start + len(line) - 1) if line.endswith(b"\n") else None
+    if found is None:
+        return None
+    payload = line.partition(_PAYLOAD)[2].removesuffix(_END + b"\n")
+    try:
+        return found, base64.b64decode(payload, validate=True)
+    except ValueError:
+        return None

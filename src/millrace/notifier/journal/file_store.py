@@ -30,6 +30,7 @@ from millrace.notifier.journal.rows import (
     JournalUnusable,
     held_of,
     prunable,
+    update_held,
     update_live,
 )
 from millrace.notifier.journal.segments import Commit, Place, SegmentDamaged
@@ -99,6 +100,8 @@ class Store:
         else:
             self.log.begin(self.origin + 1, horizon=self.origin)
             memories.note_file(self.log.newest.number)
+        self._held = memories.held()  # blocks whose mark waits, in tables or not
+        update_held(self._held, self.recent.blocks)
         self._reader = LogReader(self.log)
         self.newest = self._read_newest()
 
@@ -174,6 +177,7 @@ class Store:
         self.log.append(self._commit(encode(changes) if changes.remembers else b""), changes.events)
         self._note(place, self.log.end)
         self.recent.absorb(changes)
+        update_held(self._held, changes.blocks)
         self.begin()
 
     def _commit(self, changes: bytes = b"") -> Commit:
@@ -221,14 +225,14 @@ class Store:
         """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
         return self._reader.read(after, max_bytes, max_rows)
 
-    def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
+    def prune(self, before_ms: int, max_bytes: int, dedup_window: int, rows: int = PRUNE_ROWS) -> int:
         """Give up some of the oldest events and memories beyond the bounds; return how many events go.
 
         Files and rows that earlier commits gave up are deleted now.
         """
         self._delete_files()
-        rows = self._reader.sizes(self.oldest - 1, PRUNE_ROWS)
-        last, gone, freed = prunable(rows, before_ms, self.payload_bytes, max_bytes)
+        sizes = self._reader.sizes(self.oldest - 1, rows)
+        last, gone, freed = prunable(sizes, before_ms, self.payload_bytes, max_bytes)
         if gone:
             self.oldest = last + 1
             self.payload_bytes = 0 if self.oldest == self.next_sequence else max(0, self.payload_bytes - freed)
@@ -287,11 +291,7 @@ class Store:
         return self._memories.shards() | self.recent.nonces | self._changes.nonces
 
     def waiting(self, before_ms: int) -> list[tuple[int, bytes, Block]]:
-        recent = self.recent
-        found = self._memories.waiting(before_ms, 1000 + len(recent.blocks))
-        found = {key: block for key, block in found.items() if key not in recent.blocks}
-        found |= {key: recent.blocks[key] for key in recent.held}
-        return held_of(found | self._changes.blocks, before_ms)
+        return held_of(self._held | self._changes.blocks, before_ms)
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         key = topic, shard, digest

@@ -27,7 +27,7 @@ from millrace.notifier.journal.changes import BlockKey
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.file_store import Store
 from millrace.notifier.journal.processor import Arrival, Processor
-from millrace.notifier.journal.rows import JournalReader, JournalStore, JournalUnusable
+from millrace.notifier.journal.rows import PRUNE_ROWS, JournalReader, JournalStore, JournalUnusable
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.dedup import Block
@@ -66,6 +66,9 @@ class Journal:
         self._unhurried = UnhurriedClock(now_ms)
         self._looked_ms = 0
         """When what is overdue was looked for last."""
+        self._finalized_wait_ms = int(settings.finalized_wait * 1000)
+        self._answering_ms = 0
+        """Since when nodes are answered without a delay; what is due from them may not have come before."""
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._readers = ThreadPoolExecutor(1, "journal-read")
         self._thread = threading.Thread(target=self._write_forever, name="journal-write", daemon=True)
@@ -83,7 +86,7 @@ class Journal:
         self.defect: asyncio.Future[None]
         """Carries the exception of a writer that had to give up."""
         self.last_block_ms: dict[int, int] = {}
-        """Shard -> when its newest block came."""
+        """Shard -> when its newest block came; without those that name another shard, too."""
 
     async def start(self) -> None:
         """Open or create the journal. Raises `JournalUnusable` with what to do about it."""
@@ -125,6 +128,7 @@ class Journal:
         self.origin, self.runs = self._store.origin, self._store.runs
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest
         self._looked_ms = max((entry.received_ms for entry in self._store.newest), default=0)
+        self._answering_ms = now_ms()
 
     def _open_stores(self, directory: Path) -> tuple[JournalStore, JournalReader]:
         """The writer's and the reader's view."""
@@ -230,10 +234,10 @@ class Journal:
         pruned = time.monotonic()
         while True:
             batch, last = self._collect()
-            self._commit(batch)
+            count = self._commit(batch)
             now = time.monotonic()
             if now - pruned >= _PRUNE_EVERY:
-                pruned = now if self._prune() == 0 else pruned
+                pruned = now if self._prune(count) == 0 else pruned
             if last:
                 return
 
@@ -251,8 +255,9 @@ class Journal:
             return batch, False
         return batch, True
 
-    def _commit(self, batch: list[_Job]) -> None:
-        delay = _RETRY[0]
+    def _commit(self, batch: list[_Job]) -> int:
+        """Write what a batch tells, and answer; returns how many events it made."""
+        began, delay = now_ms(), _RETRY[0]
         prepared: list[Entry] | None = None  # of the attempt before
         while True:
             try:
@@ -271,15 +276,26 @@ class Journal:
                 if _is_full(error):
                     self._make_room()
                 if self._stopping.wait(delay):
-                    return  # never answered, so the nodes send it all again
+                    return 0  # never answered, so the nodes send it all again
                 delay = min(2 * delay, _RETRY[1])
+                self._answering_ms = now_ms()
+        self._dead.keep()
+        for job in batch:
+            job.arrival.observer.keep()
         self.failing, self._looked_ms = "", now_ms()
+        if self._looked_ms - began > self._finalized_wait_ms / 2:
+            self._answering_ms = self._looked_ms
         if batch or prepared:
-            self._loop.call_soon_threadsafe(self._committed, batch, prepared)
+            self._loop.call_soon_threadsafe(self._committed, batch, prepared, self._processor.blocks_ms)
+        return len(prepared)
 
     def _prepare(self, batch: list[_Job]) -> list[Entry]:
         """Append the news of a batch in a new transaction."""
         self._store.begin()
+        self._dead.begin()
+        self._processor.blocks_ms = {}
+        for job in batch:
+            job.arrival.observer.take_back()
         entries: list[Entry] = []
         for job in batch:
             arrival = self._translate(job.arrival) if job.as_json else job.arrival
@@ -289,9 +305,16 @@ class Journal:
         return entries
 
     def _overdue_ms(self) -> int:
-        """What is held since before this time waits no longer; nothing does where the clock was set back meanwhile."""
-        now, before = now_ms(), self._looked_ms
-        return now - int(self._settings.finalized_wait * 1000) if now > before - _SET_BACK_MS else before + _SET_BACK_MS
+        """What is held since before this time waits no longer.
+
+        Everything where the clock was set back meanwhile. Nothing where nodes were not answered just now: the node that
+        told of a finality sends its block when it is.
+        """
+        now, before, wait = now_ms(), self._looked_ms, self._finalized_wait_ms
+        if now <= before - _SET_BACK_MS:
+            self._answering_ms = now
+            return before + _SET_BACK_MS
+        return now - wait if now - self._answering_ms > wait else 0
 
     def _translate(self, arrival: Arrival) -> Arrival | None:
         """An arrival in JSON with its payload in protobuf; `None` when that is impossible: it is a dead letter then."""
@@ -321,11 +344,9 @@ class Journal:
             self._metrics.batch_messages.observe(len(batch))
 
     def _take_back(self) -> None:
-        """Undo an attempt to commit, as far as a disk that refuses lets us."""
+        """Undo an attempt to commit. What is not the store's goes with the next one: it may have landed after all."""
         self._store.rollback()
         self._processor.tally.back_to(0)
-        with contextlib.suppress(OSError):  # then half a line may stay in the file
-            self._dead.undo()
 
     def _make_room(self) -> None:
         """Let go of what retention does not keep any more, up to a whole file."""
@@ -334,12 +355,13 @@ class Journal:
             pass
         self._prune()  # deletes what the one before gave up
 
-    def _prune(self) -> int:
+    def _prune(self, count: int = 0) -> int:
+        """Let some of what is kept too long go, or so many where more have come; returns how many events went."""
         settings = self._settings
         try:
             self._store.begin()
             before = self._unhurried() - int(settings.retention_seconds * 1000)
-            gone = self._store.prune(before, settings.retention_bytes, settings.dedup_window)
+            gone = self._store.prune(before, settings.retention_bytes, settings.dedup_window, max(PRUNE_ROWS, count))
             self._store.commit()
         except JournalUnusable:
             raise
@@ -357,12 +379,10 @@ class Journal:
 
     # Back on the loop.
 
-    def _committed(self, batch: list[_Job], entries: list[Entry]) -> None:
+    def _committed(self, batch: list[_Job], entries: list[Entry], blocks_ms: dict[int, int]) -> None:
         if entries:
             self.head = entries[-1].sequence
-            for entry in entries:
-                if entry.topic == outport.SAVE_BLOCK:
-                    self.last_block_ms[entry.shard] = entry.received_ms
+            self.last_block_ms |= blocks_ms
         self._metrics.journal_bytes.set(self._store.payload_bytes)
         for job in batch:
             try:

@@ -196,13 +196,9 @@ class Memories:
         )
         return [row[0] for row in rows]
 
-    def waiting(self, before_ms: int, count: int) -> dict[BlockKey, Block]:
-        """Blocks whose mark waits since before this time, the longest first."""
-        rows = self._db.execute(
-            f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE held_since > 0 AND held_since < ?"
-            " ORDER BY held_since LIMIT ?",
-            (before_ms, count),
-        )
+    def held(self) -> dict[BlockKey, Block]:
+        """Blocks whose mark waits."""
+        rows = self._db.execute(f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE held_since > 0")
         return {(row[0], row[1]): block_of(row[2:]) for row in rows}
 
     def content(self, key: ContentKey) -> int | None:

@@ -30,6 +30,7 @@ from millrace.notifier.journal.rows import (
     row_of,
     signed,
     unsigned,
+    update_held,
     update_live,
 )
 from millrace.notifier.rules.dedup import Block
@@ -87,6 +88,7 @@ class PostgresStore:
         self._contents: Known[ContentKey, int] = Known()
         self._latest: Known[LatestKey, bytes] = Known()
         self._nonces: dict[int, tuple[int, int]] = {}
+        self._held: dict[BlockKey, Block] = {}
         self._horizon = 0  # memories from before this sequence are forgotten
         self._db = Postgres(url, "millrace notifier", self._on_connect)
         self.place = f"{self._db.place}, schema {schema}"
@@ -147,6 +149,8 @@ class PostgresStore:
         self.oldest: int = row[1] or self.next_sequence
         self.payload_bytes = int(row[2] or 0)
         self._nonces = {row[0]: (unsigned(row[1]), row[2]) for row in self._db.fetch("SELECT * FROM shards")}
+        held = self._db.fetch(f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE held_since > 0")
+        self._held = {(row[0], row[1]): block_of(row[2:]) for row in held}  # whose mark waits
         self._undo = self.next_sequence, self.oldest, self.payload_bytes
         self._db.run(self._begin_run)
         self._commits = self._fact("commits")
@@ -266,6 +270,7 @@ class PostgresStore:
         self._commits = (self._commits or 0) + 1
         for key, block in changes.blocks.items():
             self._blocks.put(key, block)
+        update_held(self._held, changes.blocks)
         for content, sequence in changes.contents.items():
             self._contents.put(content, sequence)
         for name, digest in changes.latest.items():
@@ -335,14 +340,14 @@ class PostgresStore:
                 corrupt.append(row[0])
         return entries, corrupt
 
-    def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
+    def prune(self, before_ms: int, max_bytes: int, dedup_window: int, rows: int = PRUNE_ROWS) -> int:
         """Delete some of the oldest events and memories beyond the bounds; return how many events went."""
-        rows = self._fetch(
+        sizes = self._fetch(
             "SELECT sequence, size, received_ms FROM events WHERE sequence >= $1 ORDER BY sequence LIMIT $2",
             self.oldest,
-            PRUNE_ROWS,
+            rows,
         )
-        last, gone, freed = prunable(rows, before_ms, self.payload_bytes, max_bytes)
+        last, gone, freed = prunable(sizes, before_ms, self.payload_bytes, max_bytes)
         if gone:
             self._changes.delete_events = last
             self.oldest = last + 1
@@ -402,13 +407,7 @@ class PostgresStore:
         return self._nonces | self._changes.nonces
 
     def waiting(self, before_ms: int) -> list[tuple[int, bytes, Block]]:
-        rows = self._fetch(
-            f"SELECT shard, hash, {_BLOCK} FROM blocks WHERE held_since > 0 AND held_since < $1"
-            " ORDER BY held_since LIMIT 1000",
-            before_ms,
-        )
-        found = {(row[0], row[1]): block_of(row[2:]) for row in rows}
-        return held_of(found | self._changes.blocks, before_ms)
+        return held_of(self._held | self._changes.blocks, before_ms)
 
     def add_content(self, topic: str, shard: int, digest: bytes) -> bool:
         key = topic, shard, digest

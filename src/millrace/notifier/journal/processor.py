@@ -15,7 +15,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
-from millrace.notifier.metrics import Metrics, Tally
+from millrace.notifier.metrics import Metrics, Tally, one_of
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules import dedup, messages, results, slices
 from millrace.notifier.rules.block_events import BLOCKS, read_block
@@ -65,6 +65,8 @@ class Processor:
         self._metrics = metrics
         self.tally = Tally()
         """What the open transaction will have counted."""
+        self.blocks_ms: dict[int, int] = {}
+        """Shard -> when (ms) a block of it came that is news of the open transaction."""
         self._memory = Memory()
         text = "a block breaks a rule and is passed on as it came"
         self._log_irregular: dict[str, OccasionalLog] = defaultdict(lambda: OccasionalLog(log, logging.WARNING, text))
@@ -112,25 +114,33 @@ class Processor:
 
     def _append_news(self, arrival: Arrival) -> list[Entry]:
         decoded = messages.decode(arrival.topic, arrival.payload)
-        message = decoded.message
-        if isinstance(message, pb.UnreadBlock):
+        message, agreed = decoded.message, True
+        if isinstance(message, pb.OutportBlock):
+            entries, agreed = self._append_block(decoded, message, arrival)
+        elif isinstance(message, pb.UnreadBlock):
             self._note_irregular("keys_are_no_text", decoded)
             verdict = self._save(decoded, arrival, None, slices.digest(arrival.payload))
-            return self._append_all(decoded, verdict, arrival, arrival.payload)
-        if isinstance(message, pb.OutportBlock):
-            sliced, payload, contract_results = slices.cut(arrival.payload, message)
-            header = self._header(decoded, message)
-            if proposes(message.blockData.headerType):
-                return self._append_proposal(decoded, message, sliced, header, arrival)
-            digest = slices.block_digest(sliced, payload)
-            verdict = self._save(decoded, arrival, header, digest)
-            if message.blockData.headerType not in outport.HEADERS:  # what its parts mean is not known either
-                return self._append_all(decoded, verdict, arrival, arrival.payload)
-            if any(not event.alone for event in verdict.events):
-                facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body, contract_results)
-                normalise(sliced.transactionPool, facts, self._memory)
-            return self._append_all(decoded, verdict, arrival, sliced)
-        return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)
+            entries = self._append_all(decoded, verdict, arrival, arrival.payload)
+        else:
+            return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)
+        if entries and agreed:
+            self.blocks_ms[decoded.shard] = arrival.received_ms
+        return entries
+
+    def _append_block(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> tuple[list[Entry], bool]:
+        """The events of a block, and whether its parts agree on its shard."""
+        sliced, payload, contract_results = slices.cut(arrival.payload, message)
+        header, agreed = self._header(decoded, message)
+        if proposes(message.blockData.headerType):
+            return self._append_proposal(decoded, message, sliced, header, arrival), agreed
+        digest = slices.block_digest(sliced, payload)
+        verdict = self._save(decoded, arrival, header, digest)
+        if message.blockData.headerType not in outport.HEADERS:  # what its parts mean is not known either
+            return self._append_all(decoded, verdict, arrival, arrival.payload), agreed
+        if any(not event.alone for event in verdict.events):
+            facts = facts_of(message.shardID, sliced.transactionPool, message.blockData.body, contract_results)
+            normalise(sliced.transactionPool, facts, self._memory)
+        return self._append_all(decoded, verdict, arrival, sliced), agreed
 
     def _append_all(
         self, decoded: Decoded, verdict: Verdict, arrival: Arrival, content: Message | bytes
@@ -142,8 +152,8 @@ class Processor:
             payload = content if isinstance(content, bytes) else outport.canonical(content)
         return [self._append(event, payload, arrival.received_ms) for event in verdict.events]
 
-    def _header(self, decoded: Decoded, message: pb.OutportBlock) -> Header | None:
-        """The header of a block, if it is one of its shard; what is wrong with it is counted."""
+    def _header(self, decoded: Decoded, message: pb.OutportBlock) -> tuple[Header | None, bool]:
+        """The header of a block, if it is one of its shard, and whether nothing says otherwise; faults are counted."""
         data = message.blockData
         header = read_header(data)
         if data.headerType not in outport.HEADERS:
@@ -154,8 +164,8 @@ class Processor:
             self._note_irregular("proposal_with_pool", decoded)
         if data.shardID != decoded.shard or (header is not None and header.shard != decoded.shard):
             self._note_irregular("shard_contradicted", decoded)
-            return None
-        return header
+            return None, False
+        return header, True
 
     def _append_proposal(
         self,
@@ -235,7 +245,7 @@ class Processor:
         if event.alone:
             payload = pb.FinalizedBlock(shardID=event.shard, headerHash=event.subject).SerializeToString()
         shard = self._metrics.shard(event.shard)
-        self.tally.add(self._metrics.events.labels(event.topic, shard))
+        self.tally.add(one_of(self._metrics.events, event.topic, shard))
         if event.topic == outport.REVERT_INDEXED_BLOCK:
             self.tally.add(self._metrics.reverts.labels(shard))
         for mark, counter in (
@@ -256,7 +266,7 @@ class Processor:
         topic = topic or decoded.topic
         shard = self._metrics.shard(decoded.shard)
         if verdict.duplicate:
-            self.tally.add(self._metrics.duplicates.labels(topic))
+            self.tally.add(one_of(self._metrics.duplicates, topic))
         if verdict.missing_blocks:
             executions = topic == outport.EXECUTED_BLOCK
             missing = self._metrics.missing_executions if executions else self._metrics.missing_blocks

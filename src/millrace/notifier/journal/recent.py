@@ -45,8 +45,6 @@ class Recent:
 
     def __init__(self) -> None:
         self.blocks: dict[BlockKey, Block] = {}
-        self.held: set[BlockKey] = set()
-        """Those of the blocks whose mark waits."""
         self.contents: dict[ContentKey, int] = {}
         self.latest: dict[LatestKey, bytes] = {}
         self.nonces: dict[int, tuple[int, int]] = {}
@@ -77,8 +75,6 @@ class Recent:
         nonces: dict[int, tuple[int, int]],
     ) -> None:
         self.blocks.update(blocks)
-        self.held.difference_update(blocks)
-        self.held.update(key for key, block in blocks.items() if block.held_since)
         self.contents.update(contents)
         self.latest.update(latest)
         self.nonces.update(nonces)

@@ -14,7 +14,7 @@ from millrace.notifier.rules.runs import Runs
 # Of the newest events, read at the start: all are checked, and blocks among them rebuild the memory of earlier blocks.
 # More than a call takes from shard to shard and back (seven rounds of four shards), but no second of a node's time.
 NEWEST_EVENTS, NEWEST_BYTES = 256, 4 * 1024 * 1024
-PRUNE_ROWS = 64  # deleted in one transaction, so that no append waits long
+PRUNE_ROWS = 64  # deleted in one transaction that no append waits long for
 
 SELECT = "SELECT sequence, topic, shard, marks, message_id, received_ms, checksum, size, payload FROM events"
 
@@ -81,8 +81,8 @@ class JournalStore(Index, Protocol):
     def read(self, after: int, max_bytes: int, max_rows: int = 1024) -> tuple[list[Entry], list[int]]:
         """Events beyond the sequence `after`, at least one if there is one; and the sequences found corrupt."""
 
-    def prune(self, before_ms: int, max_bytes: int, dedup_window: int) -> int:
-        """Give up some of the oldest events and memories beyond the bounds; return how many events go.
+    def prune(self, before_ms: int, max_bytes: int, dedup_window: int, rows: int = PRUNE_ROWS) -> int:
+        """Give up oldest events, so many at most, and memories beyond the bounds; return how many events go.
 
         It has a transaction of its own.
         """
@@ -170,7 +170,7 @@ def row_of(block: Block) -> tuple[int, int, int | None, bytes, int, int, int]:
 
 
 def update_live(
-    live: dict[bytes, None], changed: Mapping[tuple[int, bytes], Block], shard: int, nonce: int, horizon: int
+    live: dict[bytes, None], changed: Mapping[BlockKey, Block], shard: int, nonce: int, horizon: int
 ) -> None:
     """Bring the hashes of the live blocks of a shard at a nonce up to date with blocks that changed since.
 
@@ -184,10 +184,22 @@ def update_live(
                 live[block_hash] = None
 
 
-def held_of(blocks: Mapping[tuple[int, bytes], Block], before_ms: int) -> list[tuple[int, bytes, Block]]:
-    """Those of the blocks whose announcement has waited since before this time, the longest first."""
+MOST_RELEASED = 1000  # marks at a time, so that no append waits long
+
+
+def update_held(held: dict[BlockKey, Block], changed: Mapping[BlockKey, Block]) -> None:
+    """Bring the blocks whose announcement waits up to date with blocks that were committed."""
+    for key, block in changed.items():
+        if block.held_since:
+            held[key] = block
+        else:
+            held.pop(key, None)
+
+
+def held_of(blocks: Mapping[BlockKey, Block], before_ms: int) -> list[tuple[int, bytes, Block]]:
+    """Of the blocks those whose announcement has waited since before this time, the longest first; some, if many."""
     held = [(*key, block) for key, block in blocks.items() if 0 < block.held_since < before_ms]
-    return sorted(held, key=lambda item: item[2].held_since)
+    return sorted(held, key=lambda item: item[2].held_since)[:MOST_RELEASED]
 
 
 def signed(number: int | None) -> int | None:

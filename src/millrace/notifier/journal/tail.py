@@ -2,41 +2,38 @@
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
-
 from millrace.notifier.rules.entry import Entry
+
+ENTRY_BYTES = 1100
+"""Of an event beside its payload: its attributes, its id, and all that these are kept in."""
 
 
 class Tail:
     """Serves consumers who are at most a little behind without a look at the disk."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: dict[int, Entry] = {}  # by sequence
         self._max_bytes = max_bytes
         self._bytes = 0
+        self.oldest = 0
+        """The first sequence that is here; 0 if there is none."""
 
     def append(self, entry: Entry) -> None:
         """Add the next event; the oldest leave when the bound is passed, but the newest stays."""
-        self._entries.append(entry)
+        self._entries[entry.sequence] = entry
         self._bytes += _memory(entry)
-        while self._bytes > self._max_bytes and len(self._entries) > 1:
-            self._bytes -= _memory(self._entries.popleft())
-
-    @property
-    def oldest(self) -> int:
-        """The first sequence that is here; 0 if there is none."""
-        return self._entries[0].sequence if self._entries else 0
+        self.oldest = self.oldest or entry.sequence
+        while self._bytes > self._max_bytes and self.oldest < entry.sequence:
+            self._bytes -= _memory(self._entries.pop(self.oldest))
+            self.oldest += 1
 
     def after(self, sequence: int, limit: int) -> list[Entry] | None:
         """Up to `limit` events that follow `sequence`, or `None` when the first of them is not here any more."""
-        if not self._entries:
+        first, end = sequence + 1, self.oldest + len(self._entries)
+        if not self._entries or first < self.oldest:
             return None
-        skip = sequence + 1 - self._entries[0].sequence
-        if skip < 0:
-            return None
-        return list(islice(self._entries, skip, skip + limit))
+        return [self._entries[number] for number in range(first, min(first + limit, end))]
 
 
 def _memory(entry: Entry) -> int:
-    return 2 * len(entry.payload)  # the payload, and the frame that a consumer of everything has built
+    return ENTRY_BYTES + 2 * len(entry.payload)  # and the frame that a consumer of everything has built

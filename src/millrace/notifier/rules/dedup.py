@@ -148,6 +148,8 @@ class Observer:
         self.opened_at = opened_at
         """The journal's next sequence when the connection opened."""
         self._told: OrderedDict[tuple[int, bytes], _Told] = OrderedDict()
+        self._before: dict[tuple[int, bytes], _Told | None] = {}
+        """What it had told of the blocks of an open transaction."""
 
     def saves(self, shard: int, block_hash: bytes, block: Block) -> int:
         """The generation which this node means when it now saves the block."""
@@ -170,7 +172,21 @@ class Observer:
         self._remember(shard, block_hash, _Told(generation, True))
         return generation
 
+    def keep(self) -> None:
+        """What it told is on disk."""
+        self._before.clear()
+
+    def take_back(self) -> None:
+        """What it told since `keep` is not, and will be gone through once more."""
+        for key, told in self._before.items():
+            if told is None:
+                self._told.pop(key, None)
+            else:
+                self._told[key] = told
+        self._before.clear()
+
     def _remember(self, shard: int, block_hash: bytes, told: _Told) -> None:
+        self._before.setdefault((shard, block_hash), self._told.get((shard, block_hash)))
         self._told[shard, block_hash] = told
         self._told.move_to_end((shard, block_hash))
         if len(self._told) > _REMEMBERED_PER_NODE:

@@ -69,8 +69,9 @@ def parse(wish: SubscribeEvent) -> Filter:
 
 
 def _check_fields(level: str, wish: SubscribeEvent) -> None:
-    if len(wish.topics) > _MAX_TOPICS or len(wish.identifier) > _MAX_TEXT:
-        raise FilterError(f"at most {_MAX_TOPICS} topics and {_MAX_TEXT} characters")
+    length = len(wish.identifier) + sum(map(len, wish.topics))
+    if len(wish.topics) > _MAX_TOPICS or length > _MAX_TEXT:
+        raise FilterError(f"at most {_MAX_TOPICS} topics, and {_MAX_TEXT} characters in all")
     needed = {
         "All": (),
         "Address": ("address",),

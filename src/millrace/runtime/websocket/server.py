@@ -187,7 +187,7 @@ class WsServer:
                 self._message_due[session] = now + session.message_timeout
         ping = frame(PING, b"")
         for session in _due(self._pong_due, now):
-            if session.awaiting_pong and session.rested:  # its pong may be there and not read
+            if session.awaiting_pong and (session.rested or session.paused_at):  # its pong may be there and not read
                 session.rested = 0.0
                 self._pong_due[session] = now + self._pong_timeout
             elif session.awaiting_pong:

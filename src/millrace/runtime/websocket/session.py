@@ -98,6 +98,8 @@ class Session(picows.WSListener):
         """Messages that were on their way when the rest began."""
         self.rested = 0.0
         """Seconds for which nothing was read since the last ping: its pong may be late by as much."""
+        self.paused_at = 0.0
+        """The loop's time since which nothing is read, see `pause`; 0: it is read."""
 
     # What a subclass overrides.
 
@@ -222,6 +224,19 @@ class Session(picows.WSListener):
         self._raw.pause_reading()
         self.rested += seconds
         self._resting = asyncio.get_running_loop().call_later(seconds, self._read_on)
+
+    def pause(self, paused: bool) -> None:
+        """Read nothing from the peer until this is called again."""
+        if self.closed or self._raw is None or paused == bool(self.paused_at):
+            return
+        now = asyncio.get_running_loop().time()
+        if paused:
+            self.paused_at = now
+            self._raw.pause_reading()
+        else:
+            self.rested += now - self.paused_at
+            self.paused_at = 0.0
+            self._raw.resume_reading()
 
     @property
     def postponed(self) -> int:
