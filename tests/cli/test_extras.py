@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from millrace.cli import _how_to_install
+from millrace.runtime import extras
 from servers.absent import modules_of, without
 
 VERBS = sorted(path.stem for path in Path("src/millrace/cli").glob("[a-z]*.py"))
@@ -52,7 +53,7 @@ def test_what_base_does(tmp_path: Path, words: list[str], code: int) -> None:
     """Help, settings, keys and the verbs of traders need no extra."""
     ran = _run(without(tmp_path, modules_of()), *words)
     assert ran.returncode == code, ran.stdout + ran.stderr
-    assert "Traceback" not in ran.stderr and "pip install" not in ran.stderr
+    assert "Traceback" not in ran.stderr and "the extra" not in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_a_missing_extra_is_one_line(tmp_path: Path, words: list[str], extra: st
     assert ran.returncode == 1, ran.stdout + ran.stderr
     (line,) = ran.stderr.splitlines()
     assert line.startswith(f"Error: millrace {words[0]} needs ")
-    assert f"pip install 'millrace[{extra}]'" in line and f"uv tool install 'millrace[{extra}]'" in line
+    assert line.endswith(f": {extras.remedy(extra)}")
 
 
 def test_a_part_of_a_service(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_part_of_a_service(tmp_path: Path) -> None:
     environment = without(tmp_path, modules_of("azure"))
     ran = _run(environment, "notifier", "--set", bus, "--set", f"data_dir={tmp_path}", *ports)
     assert ran.returncode == 1
-    assert "pip install 'millrace[azure]'" in ran.stderr.splitlines()[-1]
+    assert extras.remedy("azure") in ran.stderr.splitlines()[-1]
 
 
 def test_nothing_takes_the_transactions(tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_nothing_takes_the_transactions(tmp_path: Path) -> None:
     assert _run(environment, "relayer", "--set", f"data_dir={folder}", "init").returncode == 0
     ran = _run(environment, "relayer", "--set", f"data_dir={folder}", "--set", "chain_api_url=")
     assert ran.returncode == 1, ran.stderr
-    assert "pip install 'millrace[gossip]'" in ran.stderr.splitlines()[-1]
+    assert extras.remedy("gossip") in ran.stderr.splitlines()[-1]
 
 
 def test_a_broken_package_is_not_called_missing() -> None:
@@ -104,4 +105,4 @@ def test_a_broken_package_is_not_called_missing() -> None:
     broken = ImportError("cannot import name 'thing' from 'numpy'", name="numpy")
     assert _how_to_install("aggregator", broken) is broken
     missing = ModuleNotFoundError("No module named 'numpy'", name="numpy")
-    assert "millrace[aggregator]" in str(_how_to_install("aggregator", missing))
+    assert extras.remedy("aggregator") in str(_how_to_install("aggregator", missing))

@@ -1,4 +1,4 @@
-"""The pages for operators lead to what there is, and show the commands that there are."""
+"""Pages lead to what there is; those for operators show the commands that there are."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ from millrace.system.reference import measures
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("production.md", "runbooks.md", "reference-metrics.md", "reference-settings.md")
+EVERY = sorted(
+    path.relative_to(ROOT).as_posix()
+    for glob in ("*.md", "docs/**/*.md", "clients/*/README.md")
+    for path in ROOT.glob(glob)
+)
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]+))?\)")
 SERVICES = ("aggregator", "relayer", "notifier")
 
@@ -30,11 +35,13 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", EVERY)
 def test_links_lead_somewhere(name: str) -> None:
     """Each link is to a file of the repository, and to a heading that it has."""
-    page = ROOT / "docs" / name
+    page = ROOT / name
     for target, anchor in LINK.findall(page.read_text()):
+        if "://" in target:
+            continue
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), (target, anchor)
@@ -45,6 +52,13 @@ def test_files_of_deploy_exist(name: str) -> None:
     """Whatever a page names below deploy/ is there."""
     for named in re.findall(r"\bdeploy/[\w./@-]+\w", (ROOT / "docs" / name).read_text()):
         assert (ROOT / named).exists() or list(ROOT.glob(named + "*")), named
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nobody_is_sent_to_an_index(name: str) -> None:
+    """No page installs these packages by name alone: the name `millrace` of PyPI is another project's."""
+    by_name = r"\b(?:pip|tool) install (?:\S+ )*['\"]?millrace(?:-client)?(?:\[.*?\])?['\"]?(?:\s|$)"
+    assert re.findall(by_name, (ROOT / name).read_text(), re.MULTILINE) == []
 
 
 def commands(text: str) -> Iterator[str]:
@@ -97,10 +111,10 @@ def test_settings_are_shown_as_the_page_says() -> None:
 
 
 def test_metrics_exist() -> None:
-    """Each metric that the pages name is one."""
+    """Each metric that a page names is one; settings that begin like it end in `_url`."""
     known = {name for declared in measures().values() for measure in declared for name in measure.series()}
     known |= {measure.name for declared in measures().values() for measure in declared}
-    text = "".join((ROOT / "docs" / name).read_text() for name in PAGES[:2])
+    text = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md") if path.name != "reference-settings.md")
     named = set(re.findall(rf"`((?:{'|'.join(SERVICES)})_[a-z_]+)(?:\{{[^`]*\}})?`", text))
     assert len(named) > 20
-    assert named - known == set()
+    assert {name for name in named - known if not name.endswith("_url")} == set()

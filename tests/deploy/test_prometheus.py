@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ def test_alerts_fire_at_recorded_faults(tmp_path: Path) -> None:
     shutil.copy(FOLDER / "rules.yml", tmp_path)
     shutil.copy(HERE / "alerts.yml", tmp_path)
     check("promtool", "test", "rules", "alerts.yml", folder=tmp_path)
+
+
+def test_losses_are_told_under_the_first_policy() -> None:
+    """`relayer_lost_egld` stays within `loss_per_hour`: the alert's bar and fault lie below the first policy's."""
+    most = tomllib.loads((DEPLOY / "policy.toml").read_text())["budget"]["loss_per_hour"] / 10**18
+    (rule,) = (rule for rule in ALERTS if rule["alert"] == "RelayerLosesOnFailures")
+    assert float(rule["expr"].removeprefix("relayer_lost_egld > ")) < most
+    (fault,) = (
+        test for test in yaml.safe_load((HERE / "alerts.yml").read_text())["tests"] if test["name"] == rule["alert"]
+    )
+    for first, step, count in re.findall(r"([\d.]+)(?:\+([\d.]+))?x(\d+)", fault["input_series"][0]["values"]):
+        assert float(first) + float(step or 0) * int(count) < most
 
 
 def test_no_alert_is_without_a_fault() -> None:

@@ -51,7 +51,7 @@ REFUSED = re.compile(
     r"unknown token_(in|out) '|invalid amount_in: expected unsigned|duplicate token_in '|token_in '.*' is the output"
     r"|routing failed: no path between tokens|simulation failed|service unavailable"
 )
-"""Words of `interface.md` for inputs that cannot be sold and may not be left out."""
+"""What is said of inputs that cannot be sold and may not be left out."""
 
 
 def request(dice: random.Random) -> tuple[dict[str, Any], Counter[str]]:

@@ -1,7 +1,7 @@
 """The official SDKs themselves against a running relayer: what they make, sign and hash is taken and found again.
 
 The Python SDK is always there. The JavaScript one needs Node and npm: set MILLRACE_JS_PREFIX to a directory for its
-packages, and run `pytest -m foreign tests/relayer/test_official_sdks.py`.
+packages, and run `./run test -m foreign tests/relayer/test_official_sdks.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -49,9 +51,42 @@ def test_all_is_everything() -> None:
 
 
 def test_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever needs an extra that is not there is told how to install it."""
+    """Whoever needs an extra that is not there is told how it comes."""
     monkeypatch.setitem(extras.MODULES, "azure", ("no_such_package.inside",))
     assert not extras.is_installed("azure")
-    with pytest.raises(extras.ExtraMissing, match=r"^it needs .*pip install 'millrace\[azure\]'"):
+    with pytest.raises(extras.ExtraMissing, match=f"^it needs .*{re.escape(extras.remedy('azure'))}$"):
         extras.require("azure", "it")
     assert extras.brings("azure", "no_such_package") and not extras.brings("azure", "other")
+
+
+@pytest.mark.parametrize(
+    ("source", "has_pip", "told"),
+    [
+        (
+            {"url": "file:///w/millrace-1-py3-none-any.whl", "archive_info": {}}, True,
+            "'/the env/python' -m pip install 'millrace[azure] @ file:///w/millrace-1-py3-none-any.whl'",
+        ),
+        (
+            {"url": "file:///w/millrace-1-py3-none-any.whl", "archive_info": {}}, False,
+            "uv pip install --python '/the env/python' 'millrace[azure] @ file:///w/millrace-1-py3-none-any.whl'",
+        ),
+        (
+            {"url": "file:///a%20checkout", "dir_info": {"editable": True}}, False,
+            "`./run install` in /a checkout brings the extra `azure`",
+        ),
+        (None, True, "install the wheel of millrace once more, with the extra `azure`"),
+    ],
+)  # fmt: skip
+def test_an_extra_comes_from_where_the_rest_did(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: dict[str, object] | None, has_pip: bool, told: str
+) -> None:
+    """What is told adds to this very installation, from its own wheel; no index is asked for `millrace`."""
+    folder = tmp_path / "millrace-1.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: millrace\nVersion: 1\n")
+    if source is not None:
+        (folder / "direct_url.json").write_text(json.dumps(source))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "executable", "/the env/python")
+    monkeypatch.setattr(extras, "_is_there", lambda module: has_pip)
+    assert extras.remedy("azure") == told

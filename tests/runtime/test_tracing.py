@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -170,10 +171,10 @@ def test_a_collector_that_stands_still_holds_up_nobody() -> None:
 
 
 def test_the_extra_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it is missing a service that is to export does not start, and says how to install it."""
+    """Where it is missing a service that is to export does not start, and says how it comes."""
     monkeypatch.setitem(extras.MODULES, "otel", ("no_such_package",))
     with (
-        pytest.raises(OSError, match=r"pip install 'millrace\[otel\]'"),
+        pytest.raises(OSError, match=re.escape(extras.remedy("otel"))),
         tracing("relayer", TracingSettings(tracing="otlp")),
     ):
         pass

@@ -84,7 +84,7 @@ def swap(
     \b
     millrace swap USDC-c76f1f UTK-2f80e9 2500 --key wallet.pem
     millrace swap USDC-c76f1f UTK-2f80e9 2500 --key wallet.pem --send \\
-        --gateway https://gateway.multiversx.com --at-least 290
+        --gateway https://gateway.multiversx.com --at-least LEAST
     Exit codes: 0 success; 1 refused, or failed on the chain; 2 wrong use;
     3 a service cannot be reached; 4 sent, and its end is not known (also
     after Ctrl-C).

@@ -139,7 +139,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     trusted_proxies: tuple[str, ...] = ()
     """Networks whose `X-Forwarded-For` is believed: its last address that is in none of them is the client."""
     edges: tuple[str, ...] = ()
-    """Networks of edges: relayers without keys that forward to this one (docs/scaling.md). What they say of whom a
+    """Networks of edges: relayers without keys that forward to this one (docs/edges.md). What they say of whom a
     submission is from is believed, as that of `trusted_proxies`. Empty: none may forward."""
     forward_to: tuple[str, ...] = ()
     """WebSocket addresses (`ws://10.0.0.5:8200`) of the relayers that sign for this one, which then is an edge: it has

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 MODULES = {
     "aggregator": ("Crypto", "numpy", "prometheus_client", "redis", "uvloop"),
@@ -33,14 +34,37 @@ def require(extra: str, who: str) -> None:
 
 
 def remedy(extra: str) -> str:
-    """How an extra is installed, for a line of text."""
-    return f"pip install 'millrace[{extra}]' (or: uv tool install 'millrace[{extra}]')"
+    """How an extra comes to what is installed here, for a line of text: that is on no index, so from where it is."""
+    import shlex
+    import sys
+    from urllib.parse import unquote, urlsplit
+
+    source = _source()
+    if "url" not in source:
+        return f"install the wheel of millrace once more, with the extra `{extra}`"
+    if source.get("dir_info", {}).get("editable"):
+        return f"`./run install` in {unquote(urlsplit(source['url']).path)} brings the extra `{extra}`"
+    python = shlex.quote(sys.executable)
+    # Environments that uv makes have no pip; both add to what is there.
+    command = f"{python} -m pip install" if _is_there("pip") else f"uv pip install --python {python}"
+    return f"{command} 'millrace[{extra}] @ {source['url']}'"
 
 
 def brings(extra: str, module: str | None) -> bool:
     """Whether a module that could not be imported is one that the extra brings."""
     top = (module or "").partition(".")[0]
     return any(top == one.partition(".")[0] for one in MODULES[extra])
+
+
+def _source() -> dict[str, Any]:
+    """What the installer noted of where millrace came from (PEP 610); empty where an index has it, or nobody noted."""
+    import json
+    from importlib import metadata
+
+    try:
+        return dict(json.loads(metadata.distribution("millrace").read_text("direct_url.json") or "{}"))
+    except metadata.PackageNotFoundError:
+        return {}
 
 
 def _is_there(module: str) -> bool:

@@ -36,7 +36,7 @@ SLIPPAGE = "0.005"
 READY_SECONDS = 120.0
 STATUS_SECONDS = 30.0
 NEXT = f"""
-What next:
+What next (in a checkout: ./run millrace …):
   millrace up                                  the same system, kept running, with a page on http://127.0.0.1:8080
   millrace quote {PAY} {GET} 2500   a quote of it, in another terminal
   millrace --help                              swaps, live tables, keys, settings, the services one by one"""

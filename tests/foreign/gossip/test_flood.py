@@ -1,6 +1,6 @@
 """Six peers with a node's messenger flood a topic, and we miss nothing that another of them got.
 
-Needs Go. Run with `MILLRACE_GO=1 pytest -m foreign tests/foreign/gossip/test_flood.py -s`; each run lasts
+Needs Go. Run with `MILLRACE_GO=1 ./run test -m foreign tests/foreign/gossip/test_flood.py -s`; each run lasts
 `MILLRACE_FLOOD_SECONDS` (20; 600 for the long one) and prints its numbers.
 """
 

@@ -1,7 +1,7 @@
 """Three js peers flood a topic, and we miss nothing that another of them got.
 
-Needs npm. Run with `MILLRACE_JS_PREFIX=<directory> pytest -m foreign tests/foreign/gossip/test_js_flood.py -s`. Lasts
-`MILLRACE_FLOOD_SECONDS` (20; 600 for the long one) and prints its numbers.
+Needs npm. Run with `MILLRACE_JS_PREFIX=<directory> ./run test -m foreign tests/foreign/gossip/test_js_flood.py -s`.
+Lasts `MILLRACE_FLOOD_SECONDS` (20; 600 for the long one) and prints its numbers.
 """
 
 from __future__ import annotations

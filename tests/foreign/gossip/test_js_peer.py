@@ -1,6 +1,6 @@
 """Our peer and js-libp2p's understand each other.
 
-Needs npm. Run with `MILLRACE_JS_PREFIX=<directory> pytest -m foreign tests/foreign/gossip`: the packages of
+Needs npm. Run with `MILLRACE_JS_PREFIX=<directory> ./run test -m foreign tests/foreign/gossip`: the packages of
 `package.json` (Node among them) are installed into that directory the first time.
 """
 

@@ -1,6 +1,6 @@
 """Our peer and the p2p messenger of a MultiversX node (mx-chain-communication-go 1.3.0) understand each other.
 
-Needs Go. Run with `MILLRACE_GO=1 pytest -m foreign tests/foreign/gossip`.
+Needs Go. Run with `MILLRACE_GO=1 ./run test -m foreign tests/foreign/gossip`.
 """
 
 from __future__ import annotations

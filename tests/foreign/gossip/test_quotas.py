@@ -1,6 +1,6 @@
 """A node that keeps 41 connections, with far more peers than places, keeps the one to us.
 
-Needs Go. Run with `MILLRACE_GO=1 pytest -m foreign tests/foreign/gossip/test_quotas.py -s`; each run lasts
+Needs Go. Run with `MILLRACE_GO=1 ./run test -m foreign tests/foreign/gossip/test_quotas.py -s`; each run lasts
 `MILLRACE_QUOTA_SECONDS` (30; 600 for the long one).
 """
 

@@ -1,6 +1,6 @@
 """What an aggregator answers, as values. Amounts are integers in smallest units; `…_short` are for people's eyes.
 
-What `interface.md` does not name is optional, so other deployments' answers can be read; unknown fields are skipped.
+What other deployments leave out is optional, so that their answers can be read; unknown fields are skipped.
 """
 
 from __future__ import annotations
