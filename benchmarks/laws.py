@@ -172,6 +172,7 @@ def narrower(market: Market, rng: random.Random) -> Iterator[Breach]:
     question = draw(market, rng)
     limits = usual(market.planner, question.token_out)
     free = ask(market.planner, question, limits)
+    others: dict[str, Planner] = {}
     kinds: list[tuple[str, Planner, Limits]] = [
         *((f"{hops} hops", market.planner, limits._replace(hops=hops)) for hops in (1, 2, 3, 4, 6)),
         *((f"{paths} paths", market.planner, limits._replace(paths=paths)) for paths in (1, 2, 5, 20)),
@@ -181,7 +182,8 @@ def narrower(market: Market, rng: random.Random) -> Iterator[Breach]:
         for exchange in sorted({pool.exchange for pool in market.pools}):
             without = market.asks([pool for pool in market.pools if pool.exchange != exchange])
             if without.router.connected(question.token_in, question.token_out):
-                kinds.append((f"without {exchange}", without, limits))
+                others[f"without {exchange}"] = without
+    kinds += [(name, without, limits) for name, without in others.items()]
     for name, planner, asked in kinds:
         found = ask(planner, question, asked)
         if found is not None:
@@ -193,6 +195,19 @@ def narrower(market: Market, rng: random.Random) -> Iterator[Breach]:
         if found is not None:
             paid = found.execution.amount_out
             yield from worse(net(few, limits), net(found, limits), ASKED, paid, f"{question}: 5 paths below {paths}")
+    for hops in (1, 2, 3, 4):
+        short = limits._replace(hops=hops)
+        less = [
+            *((f"{paths} paths", market.planner, short._replace(paths=paths)) for paths in (1, 4)),
+            *((name, without, short) for name, without in others.items()),
+            *((f"{fewer} hops", market.planner, limits._replace(hops=fewer)) for fewer in range(1, hops)),
+        ]
+        whole = ask(market.planner, question, short)
+        for name, planner, asked in less:
+            found = ask(planner, question, asked)
+            if found is not None:
+                paid, what = found.execution.amount_out, f"{question}: {hops} hops below {name}"
+                yield from worse(net(whole, limits), net(found, limits), ASKED, paid, what)
 
 
 def algorithms(market: Market, rng: random.Random) -> Iterator[Breach]:
@@ -320,6 +335,9 @@ def reverse(market: Market, rng: random.Random) -> Iterator[Breach]:
     found = ask(market.planner, question._replace(amount=less), limits) if less > 0 else None
     if found is not None and found.execution.amount_out >= wanted:
         yield Breach(f"{question}: {less} pays as much as the reverse quote {done.amount_in}", 0.01)
+    again = ask(market.planner, question._replace(amount=done.amount_in), limits)
+    paid = 0 if again is None else again.execution.amount_out
+    yield from worse(paid, wanted, 1e-6, wanted, f"{question}: {done.amount_in} pays less than its reverse quote")
 
 
 def bound(market: Market, rng: random.Random) -> Iterator[Breach]:

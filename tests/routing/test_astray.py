@@ -15,6 +15,8 @@ from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
+DEEP = 10**24
+
 
 def gains(net: Net, cut: np.ndarray) -> bool:
     """Whether labels still grow after as many rounds as there are tokens: then some cycle of the other edges gains."""
@@ -80,3 +82,43 @@ def test_several_tokens_are_not_sold_at_once_where_only_an_edge_astray_leads_on(
     assert router.best_rate(router.index["B-00000b"], router.index["A-00000a"]) == 0.0
     with np.errstate(all="raise"), pytest.raises(PlanError, match="no path to A"):
         router.find_flow({"B-00000b": 10**15, "C-00000c": 10**15}, "A-00000a", Limits())
+
+
+def pool(name: str, a: str, b: str, reserves: tuple[int, int], fee: int = 20) -> JexPool:
+    """A pool of two tokens."""
+    return JexPool(
+        id=name, address=name.encode().rjust(32, b"-"), tokens=(a, b), reserves=reserves, lp_fee=fee, platform_fee=0
+    )
+
+
+def test_dust_is_asked_where_the_best_route_is_too_long() -> None:
+    """What it pays is held against an answer within the limits, not against a flow that they forbid."""
+    a, b, *way = "A-00000a", "B-00000b", "M-000001", "M-000002", "M-000003", "T-000004"
+    chain = [a, *way[:3], b]
+    pools = [
+        *(pool(f"chain{k}", chain[k], chain[k + 1], (DEEP, DEEP)) for k in range(4)),
+        pool("thin in", a, way[3], (DEEP, DEEP)),
+        pool("thin out", way[3], b, (DEEP, DEEP // 2)),
+        pool("dust", a, b, (9 * 10**15, 8 * 10**15)),
+    ]
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    assert router.whole is not router
+    asked = a, b, 10**12
+    long, short = (router.forward(*asked, Limits(hops=hops), "hybrid").execution for hops in (4, 2))
+    assert long.amount_out > 98 * 10**10
+    assert 88 * 10**10 < short.amount_out < 89 * 10**10
+
+
+def test_dust_is_asked_where_whole_units_are_too_coarse_for_the_best_route() -> None:
+    """What it pays is held against what the answer pays, not against what curves say of it."""
+    a, b, coarse = "A-00000a", "B-00000b", "C-00000c"
+    pools = [
+        pool("in", a, coarse, (DEEP, DEEP // 10**4)),  # a unit is worth 10 000
+        pool("out", coarse, b, (DEEP // 10**4, DEEP)),
+        pool("dust", a, b, (10**16, 95 * 10**14)),
+    ]
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    assert router.whole is not router
+    amount = 79_900
+    paid = router.forward(a, b, amount, Limits(), "hybrid").execution.amount_out
+    assert paid > 94 * amount // 100

@@ -7,11 +7,13 @@ import random
 
 import pytest
 
-from millrace.dex.constant_product import JexPool
+from millrace.chain.call import TokenPayment
+from millrace.dex.constant_product import FeeDestination, JexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
-from millrace.routing.plan import PlanError
+from millrace.dex.vault import execute
+from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
@@ -138,3 +140,37 @@ def test_rounding_in_the_traders_favour_is_no_reason_to_pay_less() -> None:
         assert path is None or paid >= floor
         gained += paid > 0
     assert gained > 20
+
+
+@pytest.mark.parametrize(("shallow", "close"), [(10**22, 3e-3), (10**24, 3e-3), (10**26, 5e-5)])
+def test_the_bound_covers_fees_that_are_sold_in_another_pair(shallow: int, close: float) -> None:
+    """Such a sale moves that pair: a plan that trades there the other way afterwards is paid more by it.
+
+    The bound is close to what is paid where slices are small beside the pair.
+    """
+    x, y, w = "XXX-000001", "YYY-000002", "WWW-000003"
+    deep = 10**27
+    pair = XExchangePool(
+        id="yw", address=b"\x03" * 32, tokens=(y, w), reserves=(shallow, shallow), total_fee=300, special_fee=50,
+        fees_collector=b"", fee_destinations=(),
+    )  # fmt: skip
+    selling = XExchangePool(
+        id="xy", address=b"\x01" * 32, tokens=(x, y), reserves=(deep, deep), total_fee=300, special_fee=100,
+        fees_collector=b"", fee_destinations=(FeeDestination(bytes(32), w),),
+        trusted_pairs=(TrustedPair((y, w), pair.address),),
+    )  # fmt: skip
+    other = JexPool(
+        id="xw", address=b"\x02" * 32, tokens=(x, w), reserves=(deep, deep * 1004 // 1000), lp_fee=0, platform_fee=10
+    )
+    pools = [selling, other, pair]
+    book = DictMarket(pools, WRAPPED)
+    router = Router(pools, book)
+    for amount in (10**25, 5 * 10**25, 10**26):
+        route = router.forward(x, y, amount, Limits(), "lagrangian")
+        best, bounds = outputs_and_bounds(router, x, y, amount)
+        legs = [leg.trade for leg in route.execution.legs]  # type: ignore[union-attr]
+        assert {trade.pool.id for trade in legs} == {"xy", "xw", "yw"}
+        program = make_program(route.execution.legs, Ends(x, y), WRAPPED, 0, 0)
+        assert execute(program, [TokenPayment(x, 0, amount)], book).amount_out == route.execution.amount_out
+        assert all(best <= bound * (1.0 + 1e-12) + 0.5 for bound in bounds)
+        assert route.bound() < best * (1.0 + close)

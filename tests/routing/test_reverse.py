@@ -174,3 +174,30 @@ def test_reverse_quotes_with_lp_tokens_ask_for_a_number_of_answers_not_for_time(
         assert route.execution.amount_out >= after.lp_supply // 10_000
         assert len(asked) <= SLOW_ANSWERS + 2
     assert answered >= 3
+
+
+@pytest.mark.parametrize("seed", [41, 42])
+def test_the_forward_quote_of_a_reverse_quote_pays_what_was_wanted_where_fees_count(seed: int) -> None:
+    """Small trades, of which the fee of a pool is a large part: no path is told that is not worth its fee."""
+    market, rng = make_market(120, seed=seed), random.Random(seed)
+    planner = Planner(market.pools, DictMarket(market.pools, WRAPPED))
+    dollar = 10**18 / 40.0  # units of the wrapped native token, which is worth 40 in these markets
+    tokens = sorted({token for pool in market.pools for token in pool.tokens})
+    answered = 0
+    for _ in range(60):
+        token_in, token_out = rng.sample(tokens, 2)
+        worth = dollar * 10 ** rng.uniform(-0.3, 1.3)
+        amount = int(worth * planner.router.rate(WRAPPED, token_in))
+        limits = Limits(100, 100, toll=10**9 * planner.router.rate(WRAPPED, token_out))
+        try:
+            wanted = planner.forward(token_in, token_out, amount, limits, "hybrid").execution.amount_out
+            done = planner.reverse(token_in, token_out, wanted, limits, "hybrid")
+        except PlanError:
+            continue
+        again = planner.forward(token_in, token_out, done.execution.amount_in, limits, "hybrid").execution
+        assert done.execution.amount_out >= wanted
+        assert again.amount_out >= wanted * (1 - 1e-6) - 1
+        assert done.execution.amount_in <= amount
+        assert done.gap is not None
+        answered += 1
+    assert answered > 40

@@ -6,7 +6,9 @@ import random
 
 import pytest
 
+from millrace.dex.constant_product import JexPool
 from millrace.dex.market import DictMarket
+from millrace.dex.rate import HatomRedeem, HatomSupply
 from millrace.routing.router import Router
 from millrace.routing.synthetic import WRAPPED, make_market
 
@@ -36,3 +38,26 @@ def test_there_is_no_path_between_what_is_not_connected() -> None:
     router = Router(market.pools, DictMarket(market.pools, WRAPPED))
     assert router.short_path(WRAPPED, WRAPPED) == []
     assert router.short_path(WRAPPED, "NOPE-123456") == []
+
+
+def test_pools_without_a_fee_are_no_cycle_that_gains() -> None:
+    """What there and back comes to is off by rounding, and above 1 in some of them: the search stays as it is."""
+    market, dice = make_market(60, seed=9), random.Random(9)
+    tokens = sorted({token for pool in market.pools for token in pool.tokens})
+    plain = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    pools = [*market.pools]
+    for k in range(40):
+        a, b = dice.sample(tokens[:20], 2)
+        there = plain.depth(a) // dice.randrange(7, 70)
+        back = round(there * plain.rate(a, b) / (plain.rate(a, b) * plain.rate(b, a)) ** 0.5)
+        name, address = f"free:{k}", b"free".ljust(28) + k.to_bytes(4, "big")
+        pools.append(JexPool(id=name, address=address, tokens=(a, b), reserves=(there, back), lp_fee=0, platform_fee=0))
+    rate = (10**18 + 123_456_789, 10**18)
+    for kind, ends, each in ((HatomSupply, (0, 1), rate), (HatomRedeem, (1, 0), rate[::-1])):
+        pair = tuple(tokens[k] for k in ends)
+        pools.append(kind(id=f"h{ends}", address=b"h" * 32, tokens=pair, reserves=(10**30, 10**30), rate=each))
+    router = Router(pools, DictMarket(pools, WRAPPED))
+    there_and_back = router._graph.net.prate * router._graph.net.pback
+    assert there_and_back.max() > 1.0
+    asked = [dice.sample(tokens, 2) for _ in range(40)]
+    assert all(router.search(*ends, 10**12).closed for ends in asked if router.connected(*ends))

@@ -26,6 +26,7 @@ from millrace.routing.outlets import Outlets
 from millrace.routing.plan import PlanError, net_of
 from millrace.routing.route import NoRoute, Route, gap_of
 from millrace.routing.shares import NOTHING, WHOLE, Room
+from millrace.routing.slices import with_slices
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import Terms
 from millrace.routing.venue import Trade
@@ -78,6 +79,7 @@ class Answers(SpotGraph):
 
     def _prepare(self, graph: Graph, trades: list[Trade], pause: Callable[[], None]) -> None:
         """What is made of a graph once."""
+        graph = with_slices(graph, trades, self.outlets, self.index)
         super().__init__(self.index, graph, trades)
         self._second_looks = SECOND_LOOKS if self._tabulated else 0
         self._clearly = CLEARLY_TABULATED if self._tabulated else CLEARLY

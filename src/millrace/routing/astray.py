@@ -18,9 +18,10 @@ from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import curve_trade, edge_out
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.shares import Room
+from millrace.routing.slices import EDGE, LARGEST, PAIR, PART, SOLD, SPOT, WANTED
 from millrace.routing.work import Work
 
-GROWTH = 1.0 + 1e-12  # a label that grows by less does so by rounding
+GROWTH = 1.0 + 1e-14  # a label that grows by less does so by rounding; what it leaves of cycles is well below `EVEN`
 ROUNDS = 2_000  # of looking for cycles that gain; what gains after that is cut at once, with some of what does not
 TABLE_ERROR = 1.0 + 1e-2  # times what a table pays a pool pays at most
 PIECES = 1.02  # times what a trade earns the same in pieces does at most: their fees are no larger part
@@ -109,7 +110,10 @@ def _earned(net: Net, w: Work, e: int, price: float, bought: float) -> float:
 
 @kernel
 def profit_astray(net: Net, w: Work, q: Search, unreached: float) -> float:
-    """What all edges astray earn at the prices of the tokens, as `solve.py` has put them on the others."""
+    """What all edges astray earn at the prices of the tokens, as `solve.py` has put them on the others.
+
+    With it comes what slices of fees add to what others earn.
+    """
     total = 0.0
     for e in net.astray:
         u, v = net.src[e], net.dst[e]
@@ -117,7 +121,40 @@ def profit_astray(net: Net, w: Work, q: Search, unreached: float) -> float:
             price, bought = _price(net, w, u, q.sink), _price(net, w, v, q.sink)
             if price < unreached:
                 total += _earned(net, w, e, price, bought)
-    return float(total * PIECES)
+    return float(total * PIECES) + _profit_of_slices(net, w, q, unreached)
+
+
+@kernel
+def _profit_of_slices(net: Net, w: Work, q: Search, unreached: float) -> float:
+    """What swaps that sell slices of their fee elsewhere earn more, at most, than they do alone; see `slices.py`."""
+    total, first = 0.0, 0
+    while first < net.slices.shape[0]:
+        last, brought = first, 0.0  # the rows of one pair, and what all of them bring there if slices are worth most
+        while last < net.slices.shape[0] and net.seller[last, PAIR] == net.seller[first, PAIR]:
+            e, price = net.seller[last, EDGE], _less_for_slices(net, w, q, last, True)
+            bought = _price(net, w, net.dst[e], q.sink)
+            if _price(net, w, net.src[e], q.sink) < unreached and price <= 0.0:
+                return unreached
+            if net.rate[e] * bought > price:
+                brought += net.slices[last, PART] * net.ca[e] * (net.cb[e] * math.sqrt(bought / price) - net.ca[e])
+            last += 1
+        for i in range(first, last):
+            e, large = net.seller[i, EDGE], brought > net.slices[i, LARGEST]
+            price, bought = _price(net, w, net.src[e], q.sink), _price(net, w, net.dst[e], q.sink)
+            if net.src[e] != q.no_seller and net.dst[e] != q.no_buyer and price < unreached:
+                more = _earned(net, w, e, _less_for_slices(net, w, q, i, large), bought)
+                total += more - _earned(net, w, e, price, bought)
+        first = last
+    return total
+
+
+@inlined
+def _less_for_slices(net: Net, w: Work, q: Search, i: int, large: bool) -> float:
+    """The price of what an edge sells, less what the slices of it could bring; of `large` ones."""
+    worth = _price(net, w, net.seller[i, SOLD], q.sink)
+    gain = max(worth - net.slices[i, SPOT] * _price(net, w, net.seller[i, WANTED], q.sink), 0.0)
+    gain += 2.0 * worth if large else 0.0
+    return float(_price(net, w, net.src[net.seller[i, EDGE]], q.sink) - net.slices[i, PART] * gain)
 
 
 @inlined

@@ -12,12 +12,14 @@ from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_b
 from millrace.routing.shares import Room, fees_of, path_share
 from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.widepath import WideWork
-from millrace.routing.work import EDGES, HOLD, MAX_HOPS, Work
+from millrace.routing.work import EDGES, HOLD, LONG, Work
 
-PAID, LENGTH, SPLIT, ASTRAY = range(4, 8)  # slots of the report behind those of `solve`
-SLOTS = 8
+PAID, LENGTH, SPLIT, ASTRAY, MOST = range(4, 9)  # slots of the report behind those of `solve`
+SLOTS = 9
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
+A_FEW = 4  # paths exchanged where there may be any number of them, but no long ones: 16 took a half of the time more
+MUCH = 6  # edges dropped from a flow as ways were too long: one that has lost more may be some ten bp below 16 paths
 WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
 
 
@@ -57,39 +59,41 @@ def find(
     With `chunks` below 0 the flow is all. Single paths that pay less than the part `nearly` of it are not looked for,
     nor is a split if the bound says that it could not be better, nor one to its end once it is clear that it pays less
     than that part. In a large market where no cycle earns, the split is
-    looked for among the pairs of the dual's working set and of the single path. `report` gets what the flow pays, too
-    (scaled), fees not taken off; where one is held against others, they are.
+    looked for among the pairs of the dual's working set and of the single path, unless that has longer ways than
+    `hops`. `report` gets what the flow pays, too (scaled), fees not taken off; where one is held against others, they
+    are.
     """
     solve(net, w, q, report)
     seeds = w.n[EDGES]
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]
-    count = extract(net, w, m, q, room, paths, MAX_HOPS, edges, flows)  # too long ones are left to paths
+    count = extract(net, w, m, q, room, paths, hops, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
-    left = left_by(w, room, report[PAID])
-    slack = max((report[UPPER] if paths <= FEW else report[PAID]) - left, 0.0)
-    report[ASTRAY] = promising_astray(net, w, q, room, report[LEVEL], left, slack)
-    if chunks < 0:
-        return count
-    floor = left_by(w, room, report[PAID]) * nearly
-    length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
-    report[LENGTH] = length
-    report[SPLIT] = 0
-    if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
-        count = grow(net, w, m, q, pw.single, length, room, paths, edges, flows)
-        report[PAID] = paid_by(w) if count > 0 else 0.0
+    shortened, length = w.n[LONG], 0
+    bound = paths <= FEW or shortened > 0  # whether a limit that was asked for may bind
+    if chunks >= 0:
         floor = left_by(w, room, report[PAID]) * nearly
+        length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
+        if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
+            count = grow(net, w, m, q, pw.single, length, room, paths, hops, edges, flows)
+            report[PAID] = paid_by(w) if count > 0 else 0.0
+    left = left_by(w, room, report[PAID])
+    report[MOST] = report[UPPER] if bound else report[PAID]
+    report[ASTRAY] = promising_astray(net, w, q, room, report[LEVEL], left, max(report[MOST] - left, 0.0))
+    report[LENGTH], report[SPLIT] = length, 0
     if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
         where = pw.every
-        if q.closed and net.src.size > LARGE:
+        if q.closed and net.src.size > LARGE and shortened == 0:  # they know of long ways
             make_beam(net, pw, pw.seeds, seeds, length)
             where = pw.beam
         enough = report[UPPER] * (1.0 - WORTHWHILE)
-        if paths <= FEW and q.closed and report[PAID] < enough:
-            least = left_by(w, room, report[PAID])
-            report[SPLIT] = exchange_paths(net, ww, pw, where, q, room, hops, chunks, paths, least, enough)
+        if bound and q.closed and report[PAID] < enough:
+            few = min(paths, FEW if paths <= FEW or shortened > MUCH else A_FEW)
+            report[SPLIT] = exchange_paths(net, ww, pw, where, q, room, hops, chunks, few, left, enough)
         else:
-            report[SPLIT] = split_greedy(net, pw, where, q, room, hops, chunks, min(paths, MAX_PATHS - 1), floor)
+            report[SPLIT] = split_greedy(
+                net, pw, where, q, room, hops, chunks, min(paths, MAX_PATHS - 1), left * nearly
+            )
     return count
 
 

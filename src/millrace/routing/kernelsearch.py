@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
 from millrace.routing.exchange import exchange_wide
-from millrace.routing.find import ASTRAY, LENGTH, SLOTS, SPLIT, find, find_paths
+from millrace.routing.find import ASTRAY, LENGTH, MOST, PAID, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
 from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
-from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
+from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideWork, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
+COARSE = 1e-6  # relative: what a flow loses in whole units, at most, where it pays what it was thought to
 
 
 class Flow(NamedTuple):
@@ -150,7 +152,7 @@ class KernelSearch:
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, _, upper_path, _, paid, length, parts, _ = self._report.tolist()
+        upper, _, upper_path, _, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
         return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
@@ -190,9 +192,18 @@ class KernelSearch:
         """The bound (scaled) of the flow found last; `once`: of plans with one trade per edge."""
         return float(self._report[UPPER_ONCE if once else UPPER])
 
-    def astray(self) -> float:
-        """What edges astray might add to the flow found last (scaled)."""
-        return float(self._report[ASTRAY])
+    def astray(self, search: Search, limits: Limits, paid: float, left: Callable[[], float]) -> float:
+        """What edges astray might add to the answer to the question asked last (scaled).
+
+        It has `paid` so much and `left` so much of it after its fee: less than the flow was thought to, where units are
+        too coarse for that.
+        """
+        if paid >= self._report[PAID] * (1.0 - COARSE) or not self._net.astray.size:
+            return float(self._report[ASTRAY])
+        room, rest = self.room(limits, search.sink), left()
+        slack = max(float(self._report[MOST]) - rest, 0.0)
+        work = self._memory()[0]
+        return float(promising_astray(self._net, work, search, room, float(self._report[LEVEL]), rest, slack))
 
     def room(self, limits: Limits, sink: int) -> Room:
         """The room that limits leave in this graph, with the price of fees at a token."""

@@ -23,7 +23,7 @@ from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
 from millrace.routing.newton import factor_hessian
 from millrace.routing.rows import count_trades, in_a_row, passes, price_between
 from millrace.routing.shares import Room, fee_of, share_of
-from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_TOKENS, TOKENS, Work
+from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_HOPS, MAX_TOKENS, TOKENS, Work
 
 MOVES = 16  # listed: those with the largest profits
 LONGEST = 3  # edges of a move
@@ -49,6 +49,10 @@ class Moves(NamedTuple):
     refused: Bools  # by local edge: exchanging it has not helped
     summit: Bools  # by local edge: live in the best route
     summit_s: Floats  # by local token
+    hops: Ints  # [0]: most pools on a way
+    ahead: Ints  # by local token of the route: most pools on the ways to it
+    behind: Ints  # the same on from it
+    noted: Bools  # [0]: whether they are known; if not, they are 0
     row: Ints  # by local edge of the route: the first edge of its row
     place: Ints  # by local edge of the route: its place in the row, from 0
     length: Ints  # by first edge: edges of the row
@@ -73,6 +77,7 @@ def make_moves() -> Moves:
     edge, s, reach = np.zeros((MOVES, LONGEST), np.int32), np.zeros((MOVES, LONGEST)), np.zeros((MOVES, MAX_TOKENS))
     return Moves(
         edge, i(), f(), f(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS),
+        np.full(1, MAX_HOPS, np.int32), i(MAX_TOKENS), i(MAX_TOKENS), np.zeros(1, np.bool_),
         i(MAX_EDGES), i(MAX_EDGES), i(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES),
     )  # fmt: skip
 
@@ -111,7 +116,7 @@ def list_moves(net: Net, w: Work, m: Moves, sources: int) -> int:
         a, b = w.e_a[e], w.e_b[e]
         if not w.e_use[e] and w.t_mark[a] == ON and w.t_mark[b] == ON and w.e_edge[e] != HOLD:
             z, ca, cb = _slopes(net, w, e, w.t_s[a], w.t_s[b])
-            count, place = _place(m, count, z)
+            count, place = _place(m, count, z, 1, a, b)
             if place >= 0:
                 _write(m, place, 1, a, b, z, ca, cb)
                 m.edge[place, 0] = e
@@ -192,7 +197,7 @@ def _offer_two(net: Net, w: Work, m: Moves, count: int, e: int, f: int) -> int:
         return count
     ca, cb = in_a_row((ca1, cb1), (ca2, cb2))
     z = cb * w.t_s[b] - ca * w.t_s[a]
-    count, place = _place(m, count, z)
+    count, place = _place(m, count, z, 2, a, b)
     if place >= 0:
         _write(m, place, 2, a, b, z, ca, cb)
         m.edge[place, 0], m.edge[place, 1] = e, f
@@ -212,7 +217,7 @@ def _offer_three(net: Net, w: Work, m: Moves, count: int, e: int, f: int, g: int
     two = in_a_row((ca1, cb1), (ca2, cb2))
     ca, cb = in_a_row(two, (ca3, cb3))
     z = cb * w.t_s[b] - ca * w.t_s[a]
-    count, place = _place(m, count, z)
+    count, place = _place(m, count, z, 3, a, b)
     if place >= 0:
         _write(m, place, 3, a, b, z, ca, cb)
         m.edge[place, 0], m.edge[place, 1], m.edge[place, 2] = e, f, g
@@ -222,9 +227,12 @@ def _offer_three(net: Net, w: Work, m: Moves, count: int, e: int, f: int, g: int
 
 
 @inlined
-def _place(m: Moves, count: int, z: float) -> tuple[int, int]:
-    """Make room in the list for a move with that profit: the list's length, and its place or -1."""
-    if z <= 0.0 or (count == MOVES and z <= m.z[count - 1]):
+def _place(m: Moves, count: int, z: float, size: int, a: int, b: int) -> tuple[int, int]:
+    """Make room in the list for a move with that profit: the list's length, and its place or -1.
+
+    There is none for moves that would make a way too long.
+    """
+    if z <= 0.0 or (count == MOVES and z <= m.z[count - 1]) or m.ahead[a] + size + m.behind[b] > m.hops[0]:
         return count, -1
     place = min(count, MOVES - 1)
     while place > 0 and m.z[place - 1] < z:

@@ -29,6 +29,10 @@ FloatTable = npt.NDArray[np.float64]
 IntTable = npt.NDArray[np.int32]
 WordTable = npt.NDArray[np.uint64]
 
+# Rates round a cycle that come to no more than this gain nothing: those of pools without a fee are off by some 1e-16
+# each. Cycles that gain as much are cut (`astray.py`).
+EVEN = 1.0 + 1e-12
+
 
 class Knots(NamedTuple):
     """A tabulated concave edge: inputs `d` (from 0, ascending), outputs `y`, slopes (descending).
@@ -86,6 +90,11 @@ class Net(NamedTuple):
     link_src: Ints
     link_dst: Ints
     astray: Ints  # edges that are in no pair, the last ones: see `astray.py`
+    seller: IntTable  # a row for each edge and pair in which slices of its fee are sold, see `slices.py`
+    slices: FloatTable  # the same rows
+
+
+NO_SLICES = np.zeros((0, 4), np.int32), np.zeros((0, 3))
 
 
 class Edges(NamedTuple):
@@ -148,7 +157,7 @@ def build(
     pair = np.repeat(filled, (pairs[7] - pairs[6])[filled])
     shapes = (a, r, np.sqrt(a), np.sqrt(r), edges.kept[order], curve, kptr)
     outside = np.arange(regular, len(order), dtype=np.int32)
-    net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:], outside)
+    net = Net(*pairs[:8], pair, src, dst, rate, *shapes, *knots, *pairs[8:], outside, *NO_SLICES)
     return Graph(net, scale, order, tree)
 
 
@@ -175,7 +184,7 @@ def _pairs(
     pback = prate[opp]
     core = np.bincount(psrc, minlength=n) >= 2
     odds = np.where(present, np.maximum.reduceat(solid, first)[where_safe], 0.0) if len(solid) else np.zeros(0)
-    core[psrc[odds * odds[opp] > 1.0]] = True
+    core[psrc[odds * odds[opp] > EVEN]] = True
     order = np.lexsort((~core[pdst], psrc))
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order))

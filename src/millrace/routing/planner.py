@@ -7,6 +7,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import cast
 
 from millrace.dex.market import DictMarket
@@ -245,7 +246,8 @@ class Planner:
                 return None
 
         slow = self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity)
-        question = reverse.Question(token_in, amount_out, forward, single, walk, slow, answers.__len__, deadline)
+        net = partial(net_of, table=self.table, toll=limits.toll)
+        question = reverse.Question(token_in, amount_out, forward, single, walk, net, slow, answers.__len__, deadline)
         return reverse.smallest(question, self._spot(token_in, token_out, limits, algorithm))
 
     def _spot(self, token_in: str, token_out: str, limits: Limits, algorithm: Algorithm) -> float:

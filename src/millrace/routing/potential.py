@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from millrace.routing.compiled import kernel
-from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.net import EVEN, Floats, Ints, Net
 
 # A label travels this many hops; in a market with arbitrage the rates would grow for ever.
 ROUNDS = 12
@@ -57,10 +57,10 @@ def is_closed(net: Net, root: int, backward: bool, best: Floats) -> bool:
     """
     for u in net.corelist:
         for k in range(net.pptr[u], net.pcore[u]):
-            if best[u] * (net.pback[k] if backward else net.prate[k]) > best[net.pdst[k]] * (1.0 + 1e-13):
+            if best[u] * (net.pback[k] if backward else net.prate[k]) > best[net.pdst[k]] * EVEN:
                 return False
     for k in range(net.pptr[root], net.pptr[root + 1]):
-        if best[net.pdst[k]] * (net.prate[k] if backward else net.pback[k]) > 1.0 + 1e-13:
+        if best[net.pdst[k]] * (net.prate[k] if backward else net.pback[k]) > EVEN:
             return False
     return True
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from millrace.routing.candidates import Search, list_candidates
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, add_columns, marginal, price_tokens, sweep
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.moves import Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
+from millrace.routing.moves import LONGEST, Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
 from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import count_paths, mark_carrying, prune, trim
+from millrace.routing.prune import count_paths, mark_carrying, mark_ways, prune, shorten, trim
 from millrace.routing.shares import WHOLE, Room, fees_of, share_of
 from millrace.routing.work import EDGES, TOKENS, Work, compact
 
@@ -21,14 +21,15 @@ HELPS = 1e-9  # relative gain that is worth a step
 
 
 @kernel
-def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> None:
-    """Improve the route of the live edges by local search, within the limits.
+def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, hops: int) -> None:
+    """Improve the route of the live edges by local search, within the limits, which it holds.
 
     At the optimum of a set of edges the dual value is its output, so values, less fees, compare routes directly. Where
     what a transaction may do is what binds, the route reached is pushed off its summit once.
     """
     best = 0.0
     sources = q.sources.size
+    m.hops[0] = hops
     following, _ = settle_route(w, room, sources)
     if count_paths(w, sources, following) < paths:
         _climb(net, w, m, sources, room, paths)
@@ -47,7 +48,7 @@ def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int) -> No
         for i in range(min(list_moves(net, w, m, sources), KICK)):
             make_move(w, m, i)
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
-        if not prune(net, w, sources, room, paths):
+        if not (prune(net, w, sources, room, paths) and shorten(net, w, sources, hops)):
             break
     for e in range(w.n[EDGES]):
         w.e_best[e] = m.summit[e]
@@ -86,10 +87,11 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
     m.refused[:] = False
     for _ in range(STEPS):
         following, with_it = settle_route(w, room, sources)
-        spare = paths - count_paths(w, sources, following)
+        apart = count_paths(w, sources, following)
+        spare, short = paths - apart, _note_ways(w, m, sources, following + 1 + sources - apart)
         reached -= fees_of(w, room)
         helps = following > 0 and reached > value + abs(value) * HELPS
-        if used == 0 or (with_it <= WHOLE and spare >= 0 and helps):
+        if used == 0 or (with_it <= WHOLE and spare >= 0 and short and helps):
             value, used, taken = reached, following, with_it
             _remember(w)
             if refused > 0:
@@ -98,7 +100,8 @@ def _climb(net: Net, w: Work, m: Moves, sources: int, room: Room, paths: int) ->
         else:
             _restore(net, w)
             settle_route(w, room, sources)
-            spare = paths - count_paths(w, sources, used)
+            apart = count_paths(w, sources, used)
+            spare, _ = paths - apart, _note_ways(w, m, sources, used + 1 + sources - apart)
             refused += 1
             if out < 0 or refused > REFUSALS:
                 break
@@ -154,6 +157,24 @@ def settle_route(w: Work, room: Room, sources: int) -> tuple[int, float]:
         else:
             w.e_z[e], w.e_d[e], w.e_y[e], w.e_w[e] = 0.0, 0.0, 0.0, 0.0
     return used, taken
+
+
+@inlined
+def _note_ways(w: Work, m: Moves, sources: int, tokens: int) -> bool:
+    """Note the most pools on the ways to each token of the route, and on from it; whether no way is too long.
+
+    Over few tokens no way is, nor with a move more: then nothing is noted.
+    """
+    if tokens + LONGEST - 2 <= m.hops[0]:
+        if m.noted[0]:
+            m.ahead[:] = 0
+            m.behind[:] = 0
+            m.noted[0] = False
+        return True
+    longest, m.noted[0] = mark_ways(w, sources, False), True
+    for t in range(w.n[TOKENS]):
+        m.ahead[t], m.behind[t] = w.t_mark[t], w.t_list[t]
+    return bool(longest <= m.hops[0])
 
 
 @inlined

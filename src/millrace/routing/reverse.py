@@ -33,8 +33,9 @@ class Question(NamedTuple):
     """What is asked, and what may be asked of the market.
 
     `forward`: the best route for an input, None if none executes. `single`: the single path with the smallest
-    input, near a guess. `walk`: legs executed for an input, None where they revert. `slow`: forward answers take long.
-    `asked`: how many forward answers there have been. `deadline` is on `time.monotonic`.
+    input, near a guess. `walk`: legs executed for an input, None where they revert. `net`: what a plan pays, less its
+    fee. `slow`: forward answers take long. `asked`: how many forward answers there have been. `deadline` is on
+    `time.monotonic`.
     """
 
     token_in: str
@@ -42,6 +43,7 @@ class Question(NamedTuple):
     forward: Callable[[int], Route | None]
     single: Callable[[int], Execution | None]
     walk: Callable[[list[AnyLeg], int], Execution | None]
+    net: Callable[[Execution], int]
     slow: bool
     asked: Callable[[], int]
     deadline: float
@@ -60,9 +62,7 @@ def smallest(question: Question, spot: float) -> Route:
     guess = math.ceil(question.wanted / spot) if best is None else best.execution.amount_in
     single = question.single(max(1, guess))
     if single is not None and (best is None or single.amount_in < best.execution.amount_in):
-        found = question.forward(single.amount_in)
-        enough = found is not None and found.execution.amount_out >= question.wanted
-        best = found if enough else Route(single, None)
+        best = _with_single(question, best, single)
     if best is None:
         raise PlanError("the market cannot pay this amount")
     for _ in range(SETTLINGS):
@@ -73,6 +73,21 @@ def smallest(question: Question, spot: float) -> Route:
             break
         best = less  # for a unit less the search came upon another plan, which pays enough, too
     return best._replace(execution=_tight(question, best.execution))
+
+
+def _with_single(question: Question, best: Route | None, single: Execution) -> Route:
+    """The answer where a single path needs less than the `best` one: what is quoted for its input, if that pays enough.
+
+    Else it is the path, unless what is quoted leaves more after its fee: then the path's pools are not worth theirs.
+    """
+    found = question.forward(single.amount_in)
+    if found is None:
+        return Route(single, None)
+    if found.execution.amount_out >= question.wanted:
+        return found
+    if best is None or question.net(single) > question.net(found.execution):
+        return found._replace(execution=single)  # pays more: no larger part is missing
+    return best
 
 
 def _bracket(question: Question, spot: float) -> Route | None:

@@ -235,7 +235,7 @@ class Router(Answers):
         if not self._needless(limits) and super().connected(token_in, token_out):
             with contextlib.suppress(NoRoute, PlanError):
                 route = self._forward(asked)
-        if route is not None and not self._gains_astray(route, token_out):
+        if route is not None and not self._gains_astray(route, asked):
             return route
         if hurry and self.whole.connected(token_in, token_out):
             raise NeedsTime
@@ -263,10 +263,12 @@ class Router(Answers):
         token, net = asked.token_in, partial(self._net, limits=asked.limits)
         return Cycles(token, asked.amount_in, self.depth(token), forward, net, self.outlets, asked.deadline).best()
 
-    def _gains_astray(self, route: Route, token_out: str) -> bool:
+    def _gains_astray(self, route: Route, asked: Question) -> bool:
         """Whether edges astray could make the answer just found a better one."""
-        more = self._kernels.astray() / self._scales[self.index[token_out]]
-        return more > max(GAIN_ASTRAY * route.execution.amount_out, 0.0)
+        paid, scale = route.execution.amount_out, self._scales[self.index[asked.token_out]]
+        search = self.search(asked.token_in, asked.token_out, asked.amount_in)
+        more = self._kernels.astray(search, asked.limits, paid * scale, lambda: self._net(route, asked.limits) * scale)
+        return more > GAIN_ASTRAY * paid * scale
 
     def _better(self, one: Route, other: Route, limits: Limits) -> Route:
         """The answer that pays more, less its fee, with the lower one of their bounds."""
@@ -285,14 +287,13 @@ class Router(Answers):
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
         """The single path that pays `wanted` for the smallest input, with that input; None if none is found.
 
-        `guess` is an input that is about enough. The paths' exact inverses descend: the next path must pay
-        for one unit less than the last one needed.
+        `guess` is an input that is about enough. The paths' exact inverses descend: the next path must leave
+        more for one unit less than the last one needed. Where fees count, that is the cheapest one with its fee.
         """
         best: Done | None = None
-        amount = guess
+        amount, floor = guess, -math.inf
         for _ in range(_DESCENTS):
-            floor = -math.inf if best is None else wanted - 1
-            path = self.exact_path(token_in, token_out, amount, limits._replace(toll=0.0), floor)
+            path = self.exact_path(token_in, token_out, amount, limits, floor)
             if path is None:
                 break
             try:
@@ -303,7 +304,7 @@ class Router(Answers):
                 found = None
             if found is None or found.amount_out < wanted:
                 break
-            best = found
+            best, floor = found, wanted - 1 - (found.amount_out - self._plans.net(ask, found))
             amount -= 1
         return best
 

@@ -14,7 +14,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
 from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import make_acyclic, mark_carrying, order_edges, prune, shorten, trim
+from millrace.routing.prune import drop_far, make_acyclic, mark_carrying, order_edges, prune, shorten, trim
 from millrace.routing.refine import refine
 from millrace.routing.shares import Room
 from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
@@ -240,7 +240,7 @@ def price_cycles(net: Net, w: Work, q: Search, prices: Floats) -> float:
         prices[t] = w.n_price[t]
         w.n_paid[t] = w.n_price[t]
     profit, errors, pieces = _profit(net, w)
-    return float((profit + errors + pieces) * w.unit[0])
+    return float((profit + errors + pieces) * w.unit[0] + profit_astray(net, w, q, UNREACHED))
 
 
 @kernel
@@ -306,10 +306,11 @@ def extract(
     """
     sources = q.sources.size
     before = mark_carrying(w)
-    if not prune(net, w, sources, room, paths):
+    drop_far(net, w, sources, hops)
+    if not (prune(net, w, sources, room, paths) and shorten(net, w, sources, hops)):
         return 0
     if mark_carrying(w) < before:
-        refine(net, w, m, q, room, paths)
+        refine(net, w, m, q, room, paths, hops)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
     if not shorten(net, w, sources, hops):
         return 0
@@ -318,13 +319,16 @@ def extract(
 
 @kernel
 def grow(
-    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, room: Room, paths: int, edges: Ints, flows: Floats
-) -> int:
+    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, room: Room, paths: int, hops: int, edges: Ints,
+    flows: Floats,
+) -> int:  # fmt: skip
     """A flow within the limits that begins as a single path; as `extract` writes it."""
     _set_path(net, w, q, path, length)
     minimise(net, w, TOLERANCE, NEWTON_STEPS)
-    refine(net, w, m, q, room, paths)
+    refine(net, w, m, q, room, paths, hops)
     make_acyclic(net, w, 1)
+    if not shorten(net, w, 1, hops):
+        return 0
     return _write_flow(w, 1, edges, flows)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from millrace.routing.candidates import Search
-from millrace.routing.net import Floats, Graph, Ints
+from millrace.routing.net import EVEN, Floats, Graph, Ints
 from millrace.routing.potential import is_closed, potentials, source_rate
 from millrace.routing.venue import Trade
 
@@ -24,7 +24,7 @@ class SpotGraph:
         self._scales: list[float] = graph.scale.tolist()
         self._trades = trades
         self._numbers_of_tokens = np.arange(len(graph.scale), dtype=np.int32)
-        self._tame = not bool(np.any(graph.net.prate * graph.net.pback > 1.0))  # no two pools of a pair are at odds
+        self._tame = not bool(np.any(graph.net.prate * graph.net.pback > EVEN))  # no two pools of a pair are at odds
         self.forget()
 
     def forget(self) -> None:

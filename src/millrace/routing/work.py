@@ -23,7 +23,7 @@ BUCKETS = 4096  # of numbers by size, in which the largest are looked for
 HOLD = -1
 HOLD_DEPTH = 1e10
 
-EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE = range(7)  # slots of Work.n
+EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE, LONG = range(8)  # slots of Work.n
 
 
 class Work(NamedTuple):
