@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.dex.constant_product import XExchangePool
@@ -38,8 +39,8 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Route, Router
-from millrace.routing.synthetic import make_market
 from quote_http import measure_http, measure_workers, traded
+from synthetic import make_market
 
 HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in

@@ -29,7 +29,7 @@ from millrace.dex.document import encode as written
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)

@@ -14,7 +14,7 @@ from millrace.aggregator.quote import answer, pair_config
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import PoolDocument, encode
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 MARKETS = {"fair": (0.0, 0.0), "curved": (0.0, 0.3), "mispriced": (0.02, 0.2)}
 SETTINGS = AggregatorSettings()

@@ -13,7 +13,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 EVERY_LIMIT = (Limits(100, 50, 10), Limits(10_000, 1_000, 16), Limits(10, 1, 3), Limits(30, 5, 6))
 

@@ -17,7 +17,7 @@ from millrace.routing.kernelsearch import KernelSearch, Limits, Ways
 from millrace.routing.net import Ints, Net
 from millrace.routing.potential import is_closed
 from millrace.routing.router import Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 HOPS = 10
 

@@ -8,7 +8,7 @@ import pytest
 
 from millrace.dex.market import DictMarket
 from millrace.routing.router import Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05])

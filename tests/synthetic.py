@@ -1,4 +1,4 @@
-"""Random but realistic markets, the same for the same seed: for tests, benchmarks and warming up.
+"""Random but realistic markets, the same for the same seed: for tests and benchmarks.
 
 Few hub tokens hold most of the liquidity, popularity and pool sizes follow Zipf's law, and each pool's
 price is off the true one by up to `noise`: below the smallest fee no cycle is profitable.
