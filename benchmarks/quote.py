@@ -40,7 +40,7 @@ from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Route, Router
 from quote_http import measure_http, measure_workers, traded
-from synthetic import make_market
+from synthetic import make_market, of_single_trades
 
 HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in
@@ -84,10 +84,10 @@ def optimality_of_single_trades(router: Router, questions: Sequence[Question]) -
     where a pool's fee grows with the trade. Paths that share a crypto pool visit it more than once: what they pay more
     than that optimum does not count.
     """
-    ratios = []
+    ratios, once = [], of_single_trades(router)
     for question in questions:
         paid = router.forward(*question, NO_CAP, "hybrid").execution.amount_out
-        ratios.append(min(paid / router.bound_of_single_trades(*question), 1.0))
+        ratios.append(min(paid / once.forward(*question, NO_CAP, "lagrangian").bound(), 1.0))
     return sorted(ratios)
 
 

@@ -13,7 +13,7 @@ from millrace.aggregator.snapshot import Snapshot
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.exactpath import needed
 from millrace.routing.outlets import enough
-from millrace.routing.router import Router
+from millrace.routing.router import Limits, Router
 from millrace.routing.venue import Trade
 
 SIDE = 100  # units of each token in the smallest deposit: the contract's balancing has something to divide
@@ -30,7 +30,7 @@ def least_input(snapshot: Snapshot, token_in: str, token_out: str) -> int | None
         return floor
     planner = snapshot.main
     found = []
-    for before, after in planner.ways(source, sink):
+    for before, after in planner.ways(source, sink, Limits()):
         try:
             found.append(_needed(planner.router, source, sink, before, after))
         except PoolError:

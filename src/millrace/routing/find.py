@@ -14,8 +14,8 @@ from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solv
 from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, MAX_HOPS, Work
 
-PAID, LENGTH, SPLIT, ASTRAY = range(4, 8)  # slots of the report behind those of `solve`
-SLOTS = 8
+PAID, LENGTH, SPLIT, ASTRAY = range(3, 7)  # slots of the report behind those of `solve`
+SLOTS = 7
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
 WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split

@@ -17,7 +17,7 @@ from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
-from millrace.routing.solve import UNREACHED, UPPER, UPPER_ONCE, price_cycles
+from millrace.routing.solve import UNREACHED, UPPER, price_cycles
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideWork, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
@@ -150,7 +150,7 @@ class KernelSearch:
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, _, upper_path, _, paid, length, parts, _ = self._report.tolist()
+        upper, _, upper_path, paid, length, parts, _ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
         return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
@@ -186,9 +186,9 @@ class KernelSearch:
         takes, brought = net.kd[net.kptr[net.curve[stocks] + 1] - 1], search.ahead[net.src[stocks]] * search.amounts[0]
         return bool(np.any((takes < brought) & (search.behind[net.dst[stocks]] > 0.0)))
 
-    def bound(self, *, once: bool = False) -> float:
-        """The bound (scaled) of the flow found last; `once`: of plans with one trade per edge."""
-        return float(self._report[UPPER_ONCE if once else UPPER])
+    def bound(self) -> float:
+        """The bound (scaled) of the flow found last."""
+        return float(self._report[UPPER])
 
     def astray(self) -> float:
         """What edges astray might add to the flow found last (scaled)."""
