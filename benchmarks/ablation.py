@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 import _switches
 
@@ -43,10 +44,10 @@ from millrace.routing import answers, kernelsearch, mispricing
 from millrace.routing.kernelsearch import KernelSearch, Split
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, Route, Router
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.widepath import WideSearch
 from quote import OpenMarket
 from real import WHOLE
+from synthetic import WRAPPED, make_market
 
 FIVE = 5  # paths of every third question
 REPEAT = 2  # times each question is asked with and without a piece, in turns; the fastest counts

@@ -24,12 +24,13 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import msgspec
 
 from _report import Report
 from millrace.dex.document import PoolDocument, encode
-from millrace.routing.synthetic import make_market
 from quote_http import _start, _until_ready, _Upstream
+from synthetic import make_market
 
 POOLS = 1000
 ASKERS = 4

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.chain.call import TokenPayment
@@ -30,7 +31,7 @@ from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, PlanError, cost_of, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 SETTINGS = AggregatorSettings()
 TABLE = SETTINGS.table()

@@ -16,8 +16,10 @@ import statistics
 import sys
 import time
 from collections.abc import Generator
+from pathlib import Path
 from typing import TypeVar
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from _report import Report
 from millrace.aggregator.batch import BatchItem
 from millrace.aggregator.batch_answers import MultiSwapRequest, multi_swap, multi_swap_order
@@ -25,7 +27,7 @@ from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import encode as written
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 SETTINGS = AggregatorSettings()
 SENDER = SETTINGS.contract  # any address will do

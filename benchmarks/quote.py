@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 sys.path.insert(0, str(Path(__file__).parent))
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.dex.constant_product import XExchangePool
@@ -38,8 +39,8 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Route, Router
-from millrace.routing.synthetic import make_market
 from quote_http import measure_http, measure_workers, traded
+from synthetic import make_market, of_single_trades
 
 HERE = Path(__file__).parent
 Question = tuple[str, str, int]  # token in, token out, amount in
@@ -83,10 +84,10 @@ def optimality_of_single_trades(router: Router, questions: Sequence[Question]) -
     where a pool's fee grows with the trade. Paths that share a crypto pool visit it more than once: what they pay more
     than that optimum does not count.
     """
-    ratios = []
+    ratios, once = [], of_single_trades(router)
     for question in questions:
         paid = router.forward(*question, NO_CAP, "hybrid").execution.amount_out
-        ratios.append(min(paid / router.bound_of_single_trades(*question), 1.0))
+        ratios.append(min(paid / once.forward(*question, NO_CAP, "lagrangian").bound(), 1.0))
     return sorted(ratios)
 
 

@@ -22,7 +22,7 @@ from millrace.aggregator.shares import MOST_SAVED, TimeShares
 from millrace.aggregator.snapshot import FILTERS_KEPT, Filter, Snapshot, build
 from millrace.dex.document import encode
 from millrace.routing import answers
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(40, seed=19, traded_lp=2)

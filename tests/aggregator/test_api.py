@@ -30,10 +30,10 @@ from millrace.dex.aggregator_contract import decode_arguments
 from millrace.dex.document import encode
 from millrace.dex.market import DictMarket
 from millrace.dex.vault import execute
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.runtime import settings
 from millrace.runtime.settings import SettingsError
 from servers.aggregator_service import MARKET, Service, end, start
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"

@@ -13,9 +13,9 @@ import pytest
 from aiohttp import web
 
 from clients.multi_swap import Answer, Struct, Transaction, parse
-from millrace.routing.synthetic import WRAPPED
 from millrace.runtime.http import HttpServer
 from servers.aggregator_service import MARKET, Service, end, start
+from synthetic import WRAPPED
 
 USDC = "USDC-c76f1f"
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"

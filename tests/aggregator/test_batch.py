@@ -29,7 +29,7 @@ from millrace.dex.document import encode as written
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)
@@ -289,7 +289,7 @@ def test_an_input_that_cannot_be_sold_is_named_or_refuses_the_request(
 
 def test_an_input_without_a_path_is_told_from_one_too_small() -> None:
     """A pair that no pool path of the allowed length connects is `no_path`, and without `dust_mode` its words."""
-    far = next(token for token in TOKENS if snapshot().main.router.distance(token, USDC) > 1)
+    far = next(token for token in TOKENS if len(snapshot().main.router.short_path(token, USDC)) > 1)
     request = MultiSwapRequest(inputs=[BatchItem(token=far, amount=str(10**18))], to=USDC, max_hops=1)
     order = multi_swap_order(request, SETTINGS)
     made = finished(multi_swap(snapshot(), snapshot().main, order, "", SETTINGS, math.inf))

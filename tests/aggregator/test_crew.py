@@ -18,8 +18,8 @@ import pytest
 
 from millrace.aggregator.crew import MOST_SILENT, MOST_TAKING, Process, listeners
 from millrace.dex.document import Block, encode
-from millrace.routing.synthetic import WRAPPED
 from servers.aggregator_service import MARKET, Service, end, start
+from synthetic import WRAPPED
 
 QUOTE = {"from": WRAPPED, "to": "USDC-c76f1f", "amountIn": "1000000000000000000"}
 CONNECTIONS = 24

@@ -14,8 +14,8 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import build
 from millrace.dex.document import PoolDocument, TokenInfo, encode
 from millrace.dex.rate import HatomStaking
-from millrace.routing.synthetic import WRAPPED, make_market
 from servers.aggregator_service import MARKET, Service
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 

@@ -14,7 +14,7 @@ from millrace.aggregator.quote import answer
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import encode
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=11)

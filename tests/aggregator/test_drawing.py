@@ -15,8 +15,8 @@ from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import encode
-from millrace.routing.synthetic import WRAPPED, make_market
 from servers.aggregator_service import Service
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 SVG = "{http://www.w3.org/2000/svg}"

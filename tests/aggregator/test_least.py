@@ -18,7 +18,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.constant_product import XExchangePool
 from millrace.dex.document import PoolDocument, TokenInfo, encode
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKETS = {"fair": (0.0, 0.0), "curved": (0.0, 0.3), "mispriced": (0.02, 0.2)}
 SETTINGS = AggregatorSettings()

@@ -10,7 +10,7 @@ import pytest
 from millrace.aggregator.losses import HeldBack, Losses
 from millrace.dex.document import PoolDocument
 from millrace.dex.pool import Pool
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 MARKET = make_market(100, seed=3)
 

@@ -16,10 +16,10 @@ from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
 from millrace.dex.document import encode as written
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.runtime import settings
 from millrace.runtime.settings import SettingsError
 from servers.aggregator_service import end, start
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=17, noise=0.02)

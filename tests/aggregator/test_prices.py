@@ -9,7 +9,7 @@ import pytest
 from millrace.aggregator.prices import token_prices, with_shares
 from millrace.dex.constant_product import JexPool
 from millrace.dex.pool import Pool
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 A, B, C = "AAA-000001", "BBB-000002", "CCC-000003"
 

@@ -14,9 +14,9 @@ from millrace.aggregator.feed import Feed
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Builder, Snapshot
 from millrace.dex.document import Block, encode
-from millrace.routing.synthetic import WRAPPED
 from millrace.runtime.http import HttpServer
 from servers.aggregator_service import MARKET, Service, end, start
+from synthetic import WRAPPED
 
 QUOTE = {"from": WRAPPED, "to": "USDC-c76f1f", "amountIn": "1000000000000000000"}
 

@@ -22,7 +22,7 @@ from millrace.dex.document import TokenInfo, encode
 from millrace.routing.limits import BOUNDLESS
 from millrace.routing.planner import Planner
 from millrace.routing.router import Route
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(60, seed=17, noise=0.02, curved=0.2, traded_lp=5)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from millrace.aggregator.clients import WAYS, Clients
 from millrace.aggregator.shares import MOST_SAVED, TimeShares
-from millrace.routing.synthetic import WRAPPED
 from servers.aggregator_service import Service
+from synthetic import WRAPPED
 
 
 class Clock:

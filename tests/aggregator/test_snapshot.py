@@ -16,7 +16,7 @@ from millrace.dex.document import encode
 from millrace.dex.pool import Burn, Pool
 from millrace.routing import venue
 from millrace.routing.lpedges import BurnTrade, lp_edges
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 MARKET = make_market(40, seed=19, traded_lp=2)
 

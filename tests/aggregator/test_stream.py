@@ -24,8 +24,8 @@ from millrace.aggregator.shares import MOST_SAVED
 from millrace.aggregator.snapshot import Builder, Snapshot, build
 from millrace.chain.address import encode as encode_address
 from millrace.dex.document import encode
-from millrace.routing.synthetic import make_market
 from millrace.runtime.http import HttpServer
+from synthetic import make_market
 
 MARKET = make_market(40, seed=19)
 QUICK = {"from": "EGLD", "to": "USDC-c76f1f", "amountIn": "1000000000000000000"}

@@ -10,7 +10,7 @@ import pytest
 from millrace.aggregator.catalogue import make
 from millrace.aggregator.snapshot import build
 from millrace.dex.document import decode, encode
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 USDC = "USDC-c76f1f"
 MARKET = make_market(40, seed=11)

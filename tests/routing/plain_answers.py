@@ -9,8 +9,10 @@ import contextlib
 import random
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 import numpy as np
 
 from millrace.dex.market import DictMarket
@@ -19,7 +21,7 @@ from millrace.routing.compiled import COMPILED
 from millrace.routing.kernelsearch import Limits
 from millrace.routing.plan import PlanError
 from millrace.routing.router import NoRoute, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 
 class Forward(np.ndarray[Any, Any]):

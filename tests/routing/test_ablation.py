@@ -9,7 +9,7 @@ from benchmarks import ablation
 
 from millrace.dex.market import DictMarket
 from millrace.routing.planner import Planner
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 
 @pytest.fixture(scope="module")

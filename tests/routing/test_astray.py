@@ -13,7 +13,7 @@ from millrace.routing.astray import astray
 from millrace.routing.net import Net
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 DEEP = 10**24
 

@@ -15,7 +15,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.router import Limits, NoRoute, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market, of_single_trades
 
 EVERY_LIMIT = (Limits(100, 50, 10), Limits(10_000, 1_000, 16), Limits(10, 1, 3), Limits(30, 5, 6))
 
@@ -85,7 +85,7 @@ def test_the_bound_covers_curved_pools_that_a_plan_visits_again() -> None:
     router = Router([pool], DictMarket([pool], WRAPPED))
     amount = pool.reserves[0] // 3
     route = router.forward(*pool.tokens, amount, Limits(), "lagrangian")
-    single = router.bound_of_single_trades(*pool.tokens, amount)
+    single = of_single_trades(router).forward(*pool.tokens, amount, Limits(), "lagrangian").bound()
     assert route.gap is not None
     bound = route.execution.amount_out / (1.0 - route.gap)
     in_pieces = piecewise(pool, amount, 200)
@@ -99,6 +99,7 @@ def test_no_plan_of_single_trades_pays_more_than_their_bound(curved: float) -> N
     """The dual's plans trade once with each pool: they come close to their bound, which is below that of the gap."""
     market = make_market(60, seed=11, curved=curved)
     router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    once = of_single_trades(router)
     rng = random.Random(11)
     ratios = []
     while len(ratios) < 30:
@@ -107,7 +108,7 @@ def test_no_plan_of_single_trades_pays_more_than_their_bound(curved: float) -> N
             continue
         amount = max(1, int(router.depth(token_in) * 10 ** rng.uniform(-4, 0)))
         route = router.forward(token_in, token_out, amount, Limits(10_000, 1_000, 16), "lagrangian")
-        bound = router.bound_of_single_trades(token_in, token_out, amount)
+        bound = once.forward(token_in, token_out, amount, Limits(10_000, 1_000, 16), "lagrangian").bound()
         paid = route.execution.amount_out
         assert paid <= bound * (1.0 + 1e-12) + 0.5
         assert bound <= route.bound() * (1.0 + 1e-12)

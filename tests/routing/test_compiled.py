@@ -20,7 +20,7 @@ from millrace.routing.compiled import COMPILED, MODULE, VARIABLE, StaleKernels, 
 from millrace.routing.potential import potentials, source_rate
 from millrace.routing.ranking import nth_largest
 from millrace.routing.router import Router
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 
 def answers(*arguments: str, **environment: str) -> list[str]:

@@ -19,8 +19,8 @@ from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, Execution, LpLeg, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
-from millrace.routing.synthetic import WRAPPED
 from millrace.routing.walk import Walker
+from synthetic import WRAPPED
 
 LP = "LPMANY-000001"
 

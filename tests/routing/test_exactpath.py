@@ -17,8 +17,8 @@ from millrace.routing.exactpath import NeedsTime, needed
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
-from millrace.routing.synthetic import make_market
 from millrace.routing.venue import Trade
+from synthetic import make_market
 
 WRAPPED = "WEGLD-bd4d79"
 TOKENS = [WRAPPED, *(f"TK{k}-00000{k}" for k in range(5))]

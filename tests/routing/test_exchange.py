@@ -12,7 +12,7 @@ from millrace.dex.pool import Pool
 from millrace.routing.paths import split_paths
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Router
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 NEARLY = 1.0 - 1e-3  # where the bound leaves less, nothing is exchanged
 MOST_POOLS = 3  # on one path of the reference

@@ -14,7 +14,7 @@ from millrace.routing.costs import FEE_PER_LEG, PROCESSING_DISCOUNT, Cost, Table
 from millrace.routing.limits import Limits
 from millrace.routing.plan import PlanError, cost_of
 from millrace.routing.router import Algorithm, NoRoute, Route, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 TABLE = Table()
 BUDGET = TABLE.room(Cost(1 << 40, 98, 240, 1_425, 600 * 10**6), TABLE.ends(egld_in=False, egld_out=False))

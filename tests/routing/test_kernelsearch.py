@@ -14,8 +14,8 @@ from millrace.routing.costs import Table
 from millrace.routing.kernelsearch import Found, KernelSearch
 from millrace.routing.limits import Limits, costs_of
 from millrace.routing.spot import SpotGraph
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, Trade, list_edges, sort_out
+from synthetic import WRAPPED, make_market
 
 LIMITS = (Limits(), Limits(pools=3, paths=2, hops=2), Limits(pools=10_000, paths=10_000), Limits(pools=1, paths=1))
 

@@ -20,8 +20,8 @@ from millrace.routing.plan import Leg, PlanError, cost_of
 from millrace.routing.planner import Planner
 from millrace.routing.router import Algorithm, NoRoute, Route
 from millrace.routing.shares import WHOLE
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import Trade, least_output
+from synthetic import WRAPPED, make_market
 
 TABLE = Table()
 DEFAULT = Cost(1 << 40, 98, 240, 1_425, 600 * 10**6)

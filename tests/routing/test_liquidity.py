@@ -20,7 +20,7 @@ from millrace.routing.paths import split_paths
 from millrace.routing.plan import Ends, LpLeg, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKET = make_market(60, seed=8, curved=0.4, traded_lp=10)
 BOOK = DictMarket(MARKET.pools, WRAPPED)

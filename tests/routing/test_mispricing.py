@@ -11,7 +11,7 @@ from millrace.dex.market import DictMarket
 from millrace.routing import router as routers
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Route, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKETS = ((5, 260, 0.005), (6, 260, 0.01), (7, 400, 0.01), (8, 300, 0.03))
 Question = tuple[str, str, int]

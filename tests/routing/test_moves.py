@@ -19,9 +19,9 @@ from millrace.routing.refine import settle_route
 from millrace.routing.shares import Room
 from millrace.routing.solve import solve
 from millrace.routing.spot import SpotGraph
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, list_edges, sort_out
 from millrace.routing.work import EDGES, Work, make_work
+from synthetic import WRAPPED, make_market
 
 EXACT = 1e-7  # relative to the output: what the solver's tolerance and the ridge leave
 

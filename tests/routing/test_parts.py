@@ -12,8 +12,8 @@ from millrace.routing import net as nets
 from millrace.routing.edge import edge_gain, edge_slope
 from millrace.routing.net import Net
 from millrace.routing.parts import Parts, divide, make_parts, total_output
-from millrace.routing.synthetic import make_market
 from millrace.routing.venue import CurveCache, list_edges
+from synthetic import make_market
 
 HOPS = 4
 

@@ -12,7 +12,7 @@ from millrace.routing.paths import MILLION, split_paths, split_sources
 from millrace.routing.plan import Fill, LpMove, PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKET = make_market(80, seed=31)
 PLANNER = Planner(MARKET.pools, DictMarket(MARKET.pools, WRAPPED))

@@ -15,8 +15,8 @@ from millrace.dex.vault import execute
 from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.walk import Walker
+from synthetic import WRAPPED, make_market
 
 MARKET = make_market(100, seed=21, curved=0.3)
 BOOK = DictMarket(MARKET.pools, WRAPPED)

@@ -19,10 +19,10 @@ from millrace.routing.profitable import list_profitable
 from millrace.routing.shares import Room
 from millrace.routing.solve import UPPER_PATH
 from millrace.routing.spot import SpotGraph
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, list_edges, sort_out
 from millrace.routing.widepath import make_wide_work
 from millrace.routing.work import MAX_EDGES, PAIRS, Work, make_work
+from synthetic import WRAPPED, make_market
 
 
 def market(pools: int, seed: int, curved: float = 0.0) -> tuple[SpotGraph, Graph, list[tuple[str, str, int]]]:

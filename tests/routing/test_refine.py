@@ -11,7 +11,7 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Router
-from millrace.routing.synthetic import make_market
+from synthetic import make_market
 
 NEARLY = 1.0 - 1e-5  # local search need not end at the very best choice
 

@@ -16,7 +16,7 @@ from millrace.routing.plan import Ends, Execution, Leg, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.reverse import SLOW_ANSWERS
 from millrace.routing.router import Limits, NoRoute, Route
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKET = make_market(80, seed=13, curved=0.1, traded_lp=4)
 BOOK = DictMarket(MARKET.pools, WRAPPED)

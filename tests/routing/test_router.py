@@ -22,7 +22,7 @@ from millrace.routing.cycles import Cycles
 from millrace.routing.plan import Ends, PlanError, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route, Router
-from millrace.routing.synthetic import WRAPPED, make_market
+from synthetic import WRAPPED, make_market
 
 MARKET = make_market(120, seed=5)
 BOOK = DictMarket(MARKET.pools, WRAPPED)

@@ -8,8 +8,8 @@ from millrace.dex.market import DictMarket
 from millrace.routing import net as nets
 from millrace.routing.edge import edge_out
 from millrace.routing.shares import Room, best_of_pair
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.venue import CurveCache, list_edges, sort_out
+from synthetic import WRAPPED, make_market
 
 
 def test_a_fee_many_times_what_is_bought_leaves_what_is_bought_as_it_is() -> None:

@@ -17,10 +17,10 @@ from millrace.routing.limits import Limits
 from millrace.routing.parts import FEW
 from millrace.routing.plan import PlanError
 from millrace.routing.router import NoRoute, Router
-from millrace.routing.synthetic import WRAPPED, make_market
 from millrace.routing.together import can_meet, make_meeting
 from millrace.routing.venue import Trade
 from millrace.routing.work import MAX_HOPS
+from synthetic import WRAPPED, make_market
 
 STEPS = list(itertools.permutations(range(6), 2))
 POOLS = [trade(i, j) if i < j else Trade(trade(j, i).pool, 1, 0) for i, j in STEPS]

@@ -17,8 +17,8 @@ from millrace.routing.curve import crypto_knots, sampled_knots, stable_knots
 from millrace.routing.edge import edge_out
 from millrace.routing.net import Edges, Graph, Knots
 from millrace.routing.router import Limits, Router
-from millrace.routing.synthetic import make_market
 from millrace.routing.venue import constant_product_curve, exact_output, find_dust
+from synthetic import make_market
 
 amounts = st.integers(1, 10**30)
 fees = st.integers(0, 9_000)

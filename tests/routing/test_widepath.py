@@ -13,7 +13,7 @@ from millrace.dex.pool import Pool
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
 from millrace.routing.shares import Room
-from millrace.routing.synthetic import WRAPPED
+from synthetic import WRAPPED
 
 TOKENS = [WRAPPED, *(f"TOK{k}-00000{k}" for k in range(1, 7))]
 

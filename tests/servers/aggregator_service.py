@@ -13,9 +13,9 @@ from aiohttp import web
 from millrace.aggregator.app import run
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.dex.document import encode
-from millrace.routing.synthetic import make_market
 from millrace.runtime.http import HttpServer
 from millrace.system.ports import free_ports
+from synthetic import make_market
 
 MARKET = make_market(60, seed=11)
 

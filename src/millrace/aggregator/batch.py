@@ -318,7 +318,7 @@ class _Desk:
         """Whether there is a path at all: then the amount is what is wrong."""
         router = planner.router
         if router.connected(source, sink):
-            return router.distance(source, sink) <= self._order.hops
+            return len(router.short_path(source, sink)) <= self._order.hops
         return planner.supports(source, sink)
 
     @property

@@ -36,7 +36,7 @@ def least_input(snapshot: Snapshot, token_in: str, token_out: str, max_hops: int
         return floor
     planner, hops = snapshot.main, path_hops(Limits(hops=max_hops))
     found = []
-    for before, after in planner.ways(source, sink):
+    for before, after in planner.ways(source, sink, Limits()):
         left = hops - (before is not None) - (after is not None)
         with contextlib.suppress(PoolError):
             found.append(_needed(planner.router, source, sink, before, after, left))

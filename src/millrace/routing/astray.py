@@ -15,7 +15,7 @@ import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.edge import curve_trade, edge_out
+from millrace.routing.edge import best_profit, edge_out
 from millrace.routing.net import Bools, Floats, Ints, Net
 from millrace.routing.shares import Room
 from millrace.routing.slices import EDGE, LARGEST, PAIR, PART, SOLD, SPOT, WANTED
@@ -23,7 +23,7 @@ from millrace.routing.work import Work
 
 GROWTH = 1.0 + 1e-14  # a label that grows by less does so by rounding; what it leaves of cycles is well below `EVEN`
 ROUNDS = 2_000  # of looking for cycles that gain; what gains after that is cut at once, with some of what does not
-TABLE_ERROR = 1.0 + 1e-2  # times what a table pays a pool pays at most
+TABLE_ERROR = 1e-2  # of what a table pays: a pool pays no more than that besides
 PIECES = 1.02  # times what a trade earns the same in pieces does at most: their fees are no larger part
 PASSES = 4  # over all pairs, between two looks for cycles
 
@@ -101,11 +101,8 @@ def _earned(net: Net, w: Work, e: int, price: float, bought: float) -> float:
     """The most that a trade on an edge earns at two prices, with the error of a table."""
     if net.rate[e] * bought <= price:
         return 0.0
-    if net.curve[e] < 0:
-        z = net.cb[e] * math.sqrt(bought) - net.ca[e] * math.sqrt(price)
-        return float(z * z)
-    curve_trade(net, net.curve[e], price / bought, w.point)
-    return float(max(bought * w.point[1] * TABLE_ERROR - price * w.point[0], 0.0))
+    profit = best_profit(net, e, math.sqrt(price), math.sqrt(bought), w.point)
+    return profit if net.curve[e] < 0 else max(profit + bought * w.point[1] * TABLE_ERROR, 0.0)
 
 
 @kernel

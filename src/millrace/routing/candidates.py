@@ -65,12 +65,6 @@ def list_candidates(net: Net, w: Work, q: Search, floor: float) -> None:
     w.n[PAIRS] = pairs
 
 
-@inlined
-def largest(w: Work, count: int, wanted: int) -> int:
-    """Keep the `wanted` candidates with the best scores (in their old order); returns how many are left."""
-    return largest_from(w, 0, count, wanted)
-
-
 @kernel
 def about_largest(w: Work, count: int, wanted: int) -> int:
     """Keep the edges of the `wanted` candidates with the best scores, taking what differs by less than 1 % as equal.
@@ -101,7 +95,10 @@ def about_largest(w: Work, count: int, wanted: int) -> int:
 
 @kernel
 def largest_from(w: Work, start: int, count: int, wanted: int) -> int:
-    """The same among `count` candidates from number `start` on."""
+    """Keep the `wanted` with the best scores (in their old order) of the `count` candidates from number `start` on.
+
+    Returns how many are left.
+    """
     if count <= wanted or wanted <= 0:
         return min(count, max(wanted, 0))
     for i in range(count):

@@ -14,7 +14,19 @@ from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.potential import source_rate
 from millrace.routing.profitable import list_profitable
-from millrace.routing.work import EDGES, ITERATIONS, LISTED, OUTSIDE, PAIRS, TOKENS, Work, add_edge, add_token, compact
+from millrace.routing.work import (
+    EDGES,
+    ITERATIONS,
+    LISTED,
+    NEARLY,
+    OUTSIDE,
+    PAIRS,
+    TOKENS,
+    Work,
+    add_edge,
+    add_token,
+    compact,
+)
 
 ADDED = 48  # edges added per round, or as many as are present if that is more, and there is room for them
 PER_TOKEN = 2  # edges that come with a token
@@ -27,7 +39,6 @@ NEWTON_STEPS = 60
 ROUGH_STEPS = 10
 FETCH_ROUNDS = 4
 LARGE_SET = 128  # edges; from here on the useless ones are forgotten in every round
-NEARLY = 0.9995  # how near an edge is to be used to be no useless one, in square roots of rates
 
 
 @kernel
@@ -184,7 +195,7 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, bool]:
                 list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
             price_tokens(net, w, q, level)
         count, missed = sweep(net, w)
-        if settled and (missed < MISSED * value_of_prices(w) or count == 0):
+        if settled and (missed < MISSED * worth_of_input(w, q) or count == 0):
             return (value, True) if q.closed else (minimise(net, w, TOLERANCE, NEWTON_STEPS), False)
         if attempt == ROUNDS:
             break
@@ -196,9 +207,9 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, bool]:
 
 
 @inlined
-def value_of_prices(w: Work) -> float:
+def worth_of_input(w: Work, q: Search) -> float:
     """What the input is worth at the present prices."""
     total = 0.0
-    for t in range(w.n[TOKENS]):
-        total += w.t_amount[t] * w.t_s[t] * w.t_s[t]
+    for i in range(q.sources.size):
+        total += float(w.t_amount[1 + i] * w.t_s[1 + i] * w.t_s[1 + i])
     return total

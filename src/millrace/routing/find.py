@@ -14,8 +14,8 @@ from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solv
 from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, LONG, Work
 
-PAID, LENGTH, SPLIT, ASTRAY, MOST = range(4, 9)  # slots of the report behind those of `solve`
-SLOTS = 9
+PAID, LENGTH, SPLIT, ASTRAY, MOST = range(3, 8)  # slots of the report behind those of `solve`
+SLOTS = 8
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
 A_FEW = 4  # paths exchanged where there may be any number of them, but no long ones: 16 took a half of the time more

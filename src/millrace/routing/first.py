@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, largest, largest_from, list_candidates
+from millrace.routing.candidates import Search, largest_from, list_candidates
 from millrace.routing.compiled import inlined
 from millrace.routing.guess import sink_impact, source_impact
 from millrace.routing.net import Floats, Net
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
+from millrace.routing.work import EDGES, NEARLY, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
 
 FIRST_PAIRS = 16  # token pairs in the first working set
 END_PAIRS = 64  # the same where they trade at the guessed prices of the ends, at each end
@@ -21,7 +21,6 @@ FIRST_EDGES = 512
 LEAVES, ARRIVES = 1, 2  # marks of tokens that have a way to the sink, or from the source
 CYCLE_MARGINAL = 0.97  # guess of marginal rate / best spot rate of a cycle
 SPARE = 1.25  # candidates are listed down to a marginal rate that much further from the best spot rate than guessed
-NEARLY = 0.9995  # how near an edge is to trade at the guessed prices to be worth a try, in square roots of rates
 
 
 @inlined
@@ -65,7 +64,7 @@ def _best_pairs(net: Net, w: Work, q: Search) -> int:
         w.c_edge[i] = w.l_pair[i]
         w.c_token[i] = w.l_from[i]
         w.c_score[i] = q.ahead[w.l_from[i]] * net.prate[w.l_pair[i]] * q.behind[net.pdst[w.l_pair[i]]]
-    return largest(w, w.n[PAIRS], FIRST_PAIRS)
+    return largest_from(w, 0, w.n[PAIRS], FIRST_PAIRS)
 
 
 @inlined
@@ -80,7 +79,7 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
         w.c_score[count] = net.prate[k] * q.behind[net.pdst[k]]
         if w.c_score[count] > first * q.top:
             count += 1
-    count = largest(w, count, END_PAIRS)
+    count = largest_from(w, 0, count, END_PAIRS)
     sold = count
     for k in range(net.pptr[sink], net.pptr[sink + 1]):
         w.c_edge[count], w.c_token[count] = net.popp[k], net.pdst[k]

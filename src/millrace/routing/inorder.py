@@ -21,7 +21,7 @@ from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, IntTable, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.shares import Room
-from millrace.routing.solve import UPPER, UPPER_ONCE, extract, solve, upper_bound
+from millrace.routing.solve import UPPER, extract, solve, upper_bound
 from millrace.routing.work import Work
 
 MOST = 64  # tokens of paths that are put in sequence: five paths of ten pools have 47 at most
@@ -224,8 +224,7 @@ def find_in_order(
     The bound is one on the output over all of `net`, in which the question is `q`: the dual's value at the same prices.
     """
     solve(within, w, oq, report)
-    once, often = upper_bound(net, w, q, 0.0)
-    report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
+    report[UPPER] = upper_bound(net, w, q, 0.0) * w.unit[0]
     count = extract(within, w, m, oq, room, paths, hops, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
     report[LENGTH], report[SPLIT] = 0, 0

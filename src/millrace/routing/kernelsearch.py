@@ -18,7 +18,7 @@ from millrace.routing.moves import Moves, make_moves
 from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.shares import Room
-from millrace.routing.solve import LEVEL, UNREACHED, UPPER, UPPER_ONCE, price_cycles
+from millrace.routing.solve import LEVEL, UNREACHED, UPPER, price_cycles
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideWork, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
@@ -133,26 +133,23 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, starts: Sequence[Sequence[int]], limits: Limits
+        self, wide: WideWork, search: Search, start: Sequence[int], limits: Limits
     ) -> tuple[Split, Ways, float, int]:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        They begin with one of the paths in `starts`, of which empty ones are none. Last the most paths on the way.
+        They begin with the path `start`. Last the most paths on the way.
         """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        count, paid, widest = 0, 0.0, 0
-        for start in filter(None, starts):
-            path = np.array(start, np.int32)
-            count, paid, most = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
-            widest = max(widest, most)
+        path = np.array(start, np.int32)
+        count, paid, widest = exchange_wide(self._net, wide, work, search, room, hops, paths, path, 0.0, 0)
         split, thickest = self._split(work, count, search), np.argsort(-work.flow[:count], kind="stable")
         return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid, widest
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, _, upper_path, _, paid, length, parts, *_ = self._report.tolist()
+        upper, _, upper_path, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
         return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 
@@ -188,9 +185,9 @@ class KernelSearch:
         takes, brought = net.kd[net.kptr[net.curve[stocks] + 1] - 1], search.ahead[net.src[stocks]] * search.amounts[0]
         return bool(np.any((takes < brought) & (search.behind[net.dst[stocks]] > 0.0)))
 
-    def bound(self, *, once: bool = False) -> float:
-        """The bound (scaled) of the flow found last; `once`: of plans with one trade per edge."""
-        return float(self._report[UPPER_ONCE if once else UPPER])
+    def bound(self) -> float:
+        """The bound (scaled) of the flow found last."""
+        return float(self._report[UPPER])
 
     def astray(self, search: Search, limits: Limits, paid: float, left: Callable[[], float]) -> float:
         """What edges astray might add to the answer to the question asked last (scaled).

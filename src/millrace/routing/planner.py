@@ -139,19 +139,15 @@ class Planner:
         best = max(found, key=lambda route: net_of(route.execution, self.table, limits.toll))
         return best._replace(gap=None)
 
-    def ways(self, token_in: str, token_out: str) -> list[tuple[Pool | None, Pool | None]]:
+    def ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
-        return self._ways(token_in, token_out, Limits())
-
-    def _ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
-        """Pools to redeem the input in, and to mint the output in."""
         before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
         router = self._routers(limits)[-1]
         return ways(before, after, sold=router.knows(token_in), bought=router.knows(token_out))
 
     def _room_for(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether a withdrawal or deposit, whichever way, fits into a transaction at all."""
-        for before, after in self._ways(token_in, token_out, limits):
+        for before, after in self.ways(token_in, token_out, limits):
             taken = NOTHING if before is None else self.table.planned(self.table.withdrawal(before))
             if limits.admit(taken if after is None else taken.plus(self.table.planned(self.table.deposit(after)))):
                 return True
@@ -171,7 +167,7 @@ class Planner:
         routers = self._routers(limits)
         apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
-        for first, last in self._ways(token_in, token_out, limits):
+        for first, last in self.ways(token_in, token_out, limits):
             shares: Sequence[float] = ()
             for router in routers:
                 if (found or answered) and time.monotonic() > deadline:
@@ -255,7 +251,7 @@ class Planner:
         router = self._between if limits.liquidity else self.router
         spot = router.rate(token_in, token_out)
         desk = Desk(router, limits, limits, algorithm)
-        for first, last in self._ways(token_in, token_out, limits):
+        for first, last in self.ways(token_in, token_out, limits):
             spot = max(spot, desk.spot(token_in, token_out, first, last))
         if spot <= 0.0:
             raise PlanError("the pool takes no trade of this kind")

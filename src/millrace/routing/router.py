@@ -275,15 +275,6 @@ class Router(Answers):
         best = other if self._net(other, limits) > self._net(one, limits) else one
         return best.below(min(one.bound(), other.bound()))
 
-    def bound_of_single_trades(self, token_in: str, token_out: str, amount_in: int) -> float:
-        """What no plan pays more than that trades at most once with each pool in each direction, in smallest units.
-
-        Weak duality on the very curves of the pools. The bound behind `gap` is larger: it holds for trades in pieces.
-        """
-        search = self.search(token_in, token_out, amount_in)
-        self._kernels.flow(search, Limits())
-        return self._bound(Ask(token_in, token_out, amount_in, search, Limits()), self._kernels.bound(once=True))
-
     def cheapest_path(self, token_in: str, token_out: str, wanted: int, guess: int, limits: Limits) -> Done | None:
         """The single path that pays `wanted` for the smallest input, with that input; None if none is found.
 

@@ -6,9 +6,17 @@ import math
 
 from millrace.routing.astray import profit_astray
 from millrace.routing.candidates import Search, is_source, list_candidates
-from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, generate, is_full, marginal, price_tokens
+from millrace.routing.columns import (
+    NEWTON_STEPS,
+    TOLERANCE,
+    generate,
+    is_full,
+    marginal,
+    price_tokens,
+    worth_of_input,
+)
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.edge import curve_trade, edge_out, knot_at
+from millrace.routing.edge import best_profit, edge_out, knot_at
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
@@ -17,33 +25,33 @@ from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import drop_far, make_acyclic, mark_carrying, order_edges, prune, shorten, trim
 from millrace.routing.refine import refine
 from millrace.routing.shares import Room
-from millrace.routing.work import HOLD, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
+from millrace.routing.work import HOLD, NEARLY, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
 
-UPPER, LEVEL, UPPER_PATH, UPPER_ONCE = range(4)  # slots of the report
+UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 LARGER = 1.02  # times a trade is the most it grows by if it is made in pieces
-NEARLY = 0.9995  # how near an edge is to be used to be worth keeping for pruning, which solves many times over
 FAR_BELOW = 0.9  # of the split's value: a single path that pays less needs no sharper bound
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
 @kernel
-def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, float]:
-    """Upper bounds of what any split over the whole net could give, in units of sink per unit of input.
+def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
+    """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
 
     The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add the error of
-    their tables. The first bound is that of plans with one trade per edge. The second one holds for trades that are
-    made in any number of pieces, too, which pay more where fees stay in the pool, or are lower for less.
-    `value` is the dual value on the working set alone. Where `q` is closed, the profitable pairs are listed.
+    their tables. It holds for trades that are made in any number of pieces, too, which pay more where fees stay in the
+    pool, or are lower for less. `value` is the dual value on the working set alone. Where `q` is closed, the profitable
+    pairs are listed: no other one earns (see `profitable.py`), and tokens with one neighbour are worth nothing else
+    than what they fetch and cost there.
     """
     level = marginal(net, w, q)
     if q.closed:
-        bound, errors, pieces = _bound_of_listed(net, w, q)
-        errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
+        profit, more = _profit(net, w, q)
+        bound = worth_of_input(w, q) + profit
         # Of a full set what is missing makes the bound loose, not the prices.
         if bound <= value * (1.0 + LOOSE) or is_full(w):
-            return bound + errors, bound + errors + pieces
+            return bound + more
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
     _clamp_prices(net, w, q, level)
@@ -51,34 +59,18 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
         w.n_price[q.sources[i]] = w.t_s[1 + i] * w.t_s[1 + i]
     if not q.cycle:
         w.n_price[q.sink] = 1.0
-    total = _worth_of_input(w, q)
+    total = worth_of_input(w, q)
     if q.cycle:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
-    _price_leaves(net, w, q.sink)
     _list_everything(net, w, q.sink)
-    profit, errors, pieces = _profit(net, w)
-    errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
+    profit, more = _profit(net, w, q)
+    bound = total + profit + more
     if total + profit > value * (1.0 + LOOSE):
-        once, often = profit + errors, profit + errors + pieces
         _fit_outside(net, w, q.sink)
-        _price_leaves(net, w, q.sink)
         _list_everything(net, w, q.sink)
-        profit, errors, pieces = _profit(net, w)
-        errors += profit_astray(net, w, q, UNREACHED) / w.unit[0]
-        return total + min(once, profit + errors), total + min(
-            often, profit + errors + pieces
-        )  # any prices give a bound
-    return total + profit + errors, total + profit + errors + pieces
-
-
-@kernel
-def _bound_of_listed(net: Net, w: Work, q: Search) -> tuple[float, float, float]:
-    """The bound where `ahead` and `behind` are closed: no pair but the listed ones earns (see `profitable.py`).
-
-    Tokens with one neighbour are worth nothing else than what they fetch and cost there.
-    """
-    profit, errors, pieces = _profit(net, w)
-    return _worth_of_input(w, q) + profit, errors, pieces
+        profit, more = _profit(net, w, q)
+        bound = min(bound, total + profit + more)  # any prices give a bound
+    return bound
 
 
 @kernel
@@ -98,7 +90,9 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
         for e in range(net.pe0[k], net.pe1[k]):
             if net.rate[e] * bought <= price:
                 break
-            profit = _best_profit(net, w, e, sa, sb)
+            profit = best_profit(net, e, sa, sb, w.point)
+            if net.curve[e] >= 0:
+                profit += bought * w.point[1] * net.kerr[knot_at(net, net.curve[e], w.point[0])]
             if is_source(w, q, w.l_from[i]):
                 first = max(first, profit)
             elif net.pdst[k] == q.sink:
@@ -112,18 +106,7 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
     between = 0.0
     for place in range(w.best.size):
         between += w.best[place]
-    return float(_worth_of_input(w, q) + (first + last + between) / w.unit[0])
-
-
-@inlined
-def _best_profit(net: Net, w: Work, e: int, sa: float, sb: float) -> float:
-    """The most that one trade on an edge earns at the square roots of prices; with the error of a table."""
-    if net.curve[e] < 0:
-        z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
-        return float(z * z)
-    curve_trade(net, net.curve[e], sa * sa / (sb * sb), w.point)
-    error = net.kerr[knot_at(net, net.curve[e], w.point[0])]
-    return float(sb * sb * w.point[1] * (1.0 + error) - sa * sa * w.point[0])
+    return float(worth_of_input(w, q) + (first + last + between) / w.unit[0])
 
 
 @inlined
@@ -137,21 +120,13 @@ def _keep_largest(w: Work, profit: float) -> None:
         w.best[place] = profit
 
 
-@inlined
-def _worth_of_input(w: Work, q: Search) -> float:
-    total = 0.0
-    for i in range(q.sources.size):
-        total += float(w.t_amount[1 + i] * w.t_s[1 + i] * w.t_s[1 + i])
-    return total
-
-
 @kernel
-def _profit(net: Net, w: Work) -> tuple[float, float, float]:
+def _profit(net: Net, w: Work, q: Search) -> tuple[float, float]:
     """The best profits of all edges of listed pairs at the prices of tokens, per unit of input.
 
-    The other numbers are how much more there may be: by the errors of tables, and by trades in pieces.
+    The other number is how much more there may be: by the errors of tables, trades in pieces, and edges astray.
     """
-    total, errors, pieces = 0.0, 0.0, 0.0
+    total, more = 0.0, profit_astray(net, w, q, UNREACHED)
     for i in range(w.n[PAIRS]):
         k = w.l_pair[i]
         price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
@@ -161,18 +136,16 @@ def _profit(net: Net, w: Work) -> tuple[float, float, float]:
         for e in range(net.pe0[k], net.pe1[k]):
             if net.rate[e] * bought <= price:
                 break
-            if net.curve[e] < 0:
-                z = max(net.cb[e] * sb - net.ca[e] * sa, 0.0)
-                total += z * z
-                if net.kept[e] > 0.0:
-                    pieces += max(_piecewise_profit(net, e, price, bought) - z * z, 0.0)
-            else:
-                curve_trade(net, net.curve[e], price / bought, w.point)
-                total += bought * w.point[1] - price * w.point[0]
+            profit = best_profit(net, e, sa, sb, w.point)
+            total += profit
+            if net.curve[e] >= 0:
                 # In pieces the best trade is a little larger, by less than the part that the fees are of it.
-                errors += bought * w.point[1] * net.kerr[knot_at(net, net.curve[e], w.point[0])]
-                pieces += bought * w.point[1] * net.kmore[knot_at(net, net.curve[e], w.point[0] * LARGER)]
-    return float(total / w.unit[0]), float(errors / w.unit[0]), float(pieces / w.unit[0])
+                larger = knot_at(net, net.curve[e], w.point[0] * LARGER)
+                off = net.kerr[knot_at(net, net.curve[e], w.point[0])] + net.kmore[larger]
+                more += bought * w.point[1] * off
+            elif net.kept[e] > 0.0:
+                more += max(_piecewise_profit(net, e, price, bought) - profit, 0.0)
+    return float(total / w.unit[0]), float(more / w.unit[0])
 
 
 @inlined
@@ -190,6 +163,7 @@ def _piecewise_profit(net: Net, e: int, price: float, bought: float) -> float:
 @kernel
 def _list_everything(net: Net, w: Work, sink: int) -> None:
     """List every pair there is; tokens are paid for what they are sold for, but the sink, which is worth 1."""
+    _price_leaves(net, w, sink)
     pairs = 0
     for t in range(net.core.size):
         w.n_paid[t] = w.n_price[t]
@@ -239,8 +213,8 @@ def price_cycles(net: Net, w: Work, q: Search, prices: Floats) -> float:
     for t in range(net.core.size):
         prices[t] = w.n_price[t]
         w.n_paid[t] = w.n_price[t]
-    profit, errors, pieces = _profit(net, w)
-    return float((profit + errors + pieces) * w.unit[0] + profit_astray(net, w, q, UNREACHED))
+    profit, more = _profit(net, w, q)
+    return float((profit + more) * w.unit[0])
 
 
 @kernel
@@ -276,8 +250,8 @@ def _price_leaves(net: Net, w: Work, sink: int) -> None:
 def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
     """Solve the dual of `q` over the net; leaves a working set without circulations, of the edges that matter.
 
-    `report` gets the upper bounds of the output of any split over the net, of one with a single trade per edge, and of
-    a single path (scaled), and the pruning level.
+    `report` gets the upper bounds of the output of any split over the net and of a single path (scaled), and the
+    pruning level.
     """
     value, listed = generate(net, w, q)
     settle_flows(w)
@@ -288,8 +262,7 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
         report[UPPER_PATH] = most_of_ends(net, q)
         if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
             report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q) * w.unit[0])
-    once, often = upper_bound(net, w, q, value)
-    report[UPPER], report[UPPER_ONCE] = often * w.unit[0], once * w.unit[0]
+    report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
     make_acyclic(net, w, q.sources.size)
     compact(w, q.sources.size, NEARLY)

@@ -48,24 +48,6 @@ class SpotGraph:
             default=0,
         )
 
-    def distance(self, token_in: str, token_out: str) -> int:
-        """Pools on the shortest path (breadth first); more than any limit if there is none."""
-        net, sink = self._graph.net, self.index[token_out]
-        seen = {self.index[token_in]}
-        level = list(seen)
-        for hops in range(1, len(self.index) + 1):
-            following = []
-            for token in level:
-                for k in range(net.pptr[token], net.pptr[token + 1]):
-                    v = int(net.pdst[k])
-                    if net.prate[k] > 0.0 and v == sink:
-                        return hops
-                    if net.prate[k] > 0.0 and v not in seen:
-                        seen.add(v)
-                        following.append(v)
-            level = following
-        return len(self.index) + 1
-
     def scale(self, token: str) -> float:
         """What one smallest unit of a token counts in flows: about its value."""
         return scale_of(self._graph, self.index, token)

@@ -19,6 +19,7 @@ MAX_HOPS = 16  # pools of one path, whatever is asked for
 MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
 BUCKETS = 4096  # of numbers by size, in which the largest are looked for
+NEARLY = 0.9995  # how near an edge is to trade to be worth a place in the working set, in square roots of rates
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10

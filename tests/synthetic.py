@@ -1,4 +1,4 @@
-"""Random but realistic markets, the same for the same seed: for tests, benchmarks and warming up.
+"""Random but realistic markets, the same for the same seed: for tests and benchmarks.
 
 Few hub tokens hold most of the liquidity, popularity and pool sizes follow Zipf's law, and each pool's
 price is off the true one by up to `noise`: below the smallest fee no cycle is profitable.
@@ -6,11 +6,14 @@ price is off the true one by up to `noise`: below the smallest fee no cycle is p
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 import random
 from collections import Counter
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
@@ -19,6 +22,7 @@ from millrace.dex.document import Block, PoolDocument, TokenInfo
 from millrace.dex.pool import Pool
 from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.dex.stableswap import UNIT, liquidity_fee
+from millrace.routing.router import Router
 
 WRAPPED = "WEGLD-bd4d79"
 MOST_LISTINGS = 8  # pools on one pair
@@ -81,6 +85,17 @@ def make_market(
         pools=tuple(built),
         main_pair_tokens=main,
     )
+
+
+def of_single_trades(router: Router) -> Router:
+    """The same market where nothing is gained by trades in pieces, to the bound at least.
+
+    So it is one on plans that trade once with each pool in each direction: the dual on the very curves of the pools.
+    """
+    other, net = copy.copy(router), router._graph.net
+    once = net._replace(kept=np.zeros_like(net.kept), kmore=np.zeros_like(net.kmore))
+    other._prepare(router._graph._replace(net=once), list(router._trades), lambda: None)
+    return other
 
 
 def _assets(rng: random.Random, count: int) -> list[Asset]:
