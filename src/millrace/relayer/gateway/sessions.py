@@ -94,6 +94,13 @@ class StatsSession(_Listener):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         """This stream is read-only; whatever is sent to it means nothing."""
+        self.note_idle()
+
+    def on_part(self, size: int) -> bool:
+        return False
+
+    def on_thrown_away(self) -> None:
+        self.note_idle()
 
     def on_close(self) -> None:
         super().on_close()
@@ -122,6 +129,10 @@ class PublicSession(_Listener):
     # ---- in
 
     def on_part(self, size: int) -> bool:
+        short = websocket.SHORT_PART - size
+        if short > 0 and self._shared.bytes.take(self.client, short, self._shared.clock()):
+            self._let_go()
+            return False
         if not self._shared.unfinished.take(self.client, size + PART_BYTES):
             self._let_go()
             return False
