@@ -161,6 +161,18 @@ async def test_flood_is_cut(world: Any) -> None:
         assert (await other.ask(action="subscribe", topic="accounts"))["status"] == "ok"
 
 
+async def test_refused_topics_are_one_refused_message(world: Any) -> None:
+    """Each bad topic of a message is answered; whoever names many of them in a few messages keeps the connection."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        for _ in range(3):
+            await client.socket.send_json({"action": "subscribe", "topics": [f"x{number}" for number in range(128)]})
+            for number in range(128):
+                reply = await client.reply()
+                assert (reply["reason"], reply["topic"]) == ("unknown topic", f"x{number}")
+        assert (await client.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+
+
 async def test_batches(world: Any) -> None:
     """A batch reports each transaction by itself; nonces of the same batch count."""
     await world.start()

@@ -235,6 +235,10 @@ class PublicSession(_Listener):
     ) -> None:
         """Answer first; only whoever keeps sending what is refused loses the connection."""
         self.tell_refused(action, reason, request_id, topic)
+        self._count_refused()
+
+    def _count_refused(self) -> None:
+        """A message was refused."""
         if self._flood.admit(self._shared.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many refused messages")
 
@@ -251,8 +255,8 @@ class PublicSession(_Listener):
     # ---- subscriptions
 
     def subscribe(self, topic: topics.Topic) -> bool:
-        """Have this session told of a topic; False when it is already. Raises `Refused`."""
-        return self._shared.subscriptions.subscribe(self, topic, self._shared.clock())
+        """Tell this session of the end of what is accepted, and again if it was told of one. Raises `Refused`."""
+        return self._shared.subscriptions.subscribe(self, topic, self._shared.clock(), again=True)
 
     def control_message(self, request: Request) -> None:
         """Carry out a subscribe or unsubscribe, topic by topic."""
@@ -263,6 +267,7 @@ class PublicSession(_Listener):
         if limited is not None:
             self.refuse(action, limited, request.request_id, request.topic)
             return
+        subscriptions, is_refused = self._shared.subscriptions, False
         for text in texts:
             if self.closed:
                 return
@@ -270,16 +275,19 @@ class PublicSession(_Listener):
             try:
                 topic = topics.parse(text)
                 if isinstance(request, Subscribe):
-                    is_new = self.subscribe(topic)
+                    is_new = subscriptions.subscribe(self, topic, self._shared.clock())
                 else:
-                    self._shared.subscriptions.unsubscribe(self, topic)
+                    subscriptions.unsubscribe(self, topic)
                     if text in self._shared.audiences:
                         self._shared.audiences[text].leave(self)
             except Refused as refusal:
-                self.refuse(action, refusal.reason, request.request_id, text)
+                self.tell_refused(action, refusal.reason, request.request_id, text)
+                is_refused = True
                 continue
             self.send_text(messages.topic_reply(action, text, request.request_id))
             if is_new and text in self._shared.audiences and not self.closed:
                 self._shared.audiences[text].join(self)
             if is_new and text in self._shared.snapshots:  # whoever had it already has what the snapshot says
                 self.send_frames(self._shared.snapshots[text]())
+        if is_refused:
+            self._count_refused()
