@@ -118,6 +118,8 @@ class Events:
         self._started = clock()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
+        self.on_unexecutable: Callable[[Outcome], None] = lambda outcome: None
+        """Told of what was in flight here and could not be executed."""
         self.execution = ExecutionLag(execution_lag)
 
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> tuple[str, ...]:
@@ -273,17 +275,20 @@ class Events:
         if client_hash is not None:
             self._lifecycle.fates.ended(item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False)
             sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
-            self._tell([Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)])
+            outcome = Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)
+            self._tell([outcome])
+            if entry is not None:
+                self.on_unexecutable(outcome)
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
         reason = "" if entry.refusal is None else entry.refusal.reason
         self.tell_never({entry.client_hash, entry.sdk_hash} - {b""}, reason)
 
-    def tell_never(self, hashes: Iterable[bytes], reason: str) -> None:
-        """What is known by these hashes will never run."""
+    def tell_never(self, hashes: Iterable[bytes], reason: str, chain_hash: bytes = b"") -> None:
+        """What is known by these hashes will never run, or was not executable."""
         self.statuses_told += self._publisher.tell_statuses(
-            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason)) for tx_hash in hashes
+            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason, chain_hash)) for tx_hash in hashes
         )
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:
