@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -104,6 +105,8 @@ class Events:
         """Whether the event in hand is marked so."""
         self._behind = 0.0
         """Of an event that is not, how long ago it was."""
+        self._read_late = -math.inf
+        """When the last such event was read."""
         self.unreadable = 0
         self._lost = 0
         self._unreadable_kinds: set[str] = set()
@@ -181,6 +184,8 @@ class Events:
 
     def _take(self, topic: str, payload: bytes, sequence: int) -> None:
         now = self._clock()
+        if not self._live:
+            self._read_late = now
         match topic:
             case outport.SAVE_BLOCK | outport.EXECUTED_BLOCK:
                 message = pb.OutportBlock.FromString(payload)
@@ -262,7 +267,7 @@ class Events:
         self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)
-        if release.blocks and self._live:
+        if release.blocks and self._live and release.saved_at >= self._read_late:  # else an outage is in between
             self._observer.told(release.saved_at)
 
     def _not_executable(self, item: Unexecutable) -> None:
