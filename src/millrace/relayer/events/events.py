@@ -47,6 +47,9 @@ class Publisher(account_feed.Publisher, Protocol):
     def tell_statuses(self, ends: Iterable[tuple[TxStatusTopic, Callable[[], bytes]]]) -> int:
         """Tell each open subscription of these transactions their ends; how many were told."""
 
+    def when_told(self, then: Callable[[], None]) -> None:
+        """Call when all that was told until now is on its way to clients."""
+
 
 class Observer(Protocol):
     """Hears of everything for statistics."""
@@ -268,7 +271,7 @@ class Events:
         for missed in release.unexecutable:
             self._not_executable(missed)
         if release.blocks and self._live and release.saved_at >= self._read_late:  # else an outage is in between
-            self._observer.told(release.saved_at)
+            self._publisher.when_told(partial(self._observer.told, release.saved_at))
 
     def _not_executable(self, item: Unexecutable) -> None:
         """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""

@@ -39,6 +39,8 @@ class _Listener(websocket.Session):
         """Whom limits count, see `ClientAddress`."""
         self.meter: Meter | None = None
         """Of what the client is sent, unless it is on this machine."""
+        self.held: list[bytes] = []
+        """See `Deliveries`."""
 
     def on_open(self) -> None:
         self.limit_send_buffer(0)  # whatever waits puts the connection behind
@@ -55,6 +57,9 @@ class _Listener(websocket.Session):
             self.meter.connections -= 1
 
     def send_frames(self, frames: bytes) -> None:
+        if self.held:
+            frames = b"".join((*self.held, frames)) if frames or len(self.held) > 1 else self.held[0]
+            self.held.clear()
         if self.meter is not None:
             self.meter.spent += len(frames)
         super().send_frames(frames)
