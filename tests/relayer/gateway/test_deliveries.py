@@ -53,7 +53,7 @@ async def test_what_comes_later_stays_behind() -> None:
 
 
 @pytest.mark.parametrize(("size", "each_turn"), [(10, 256), (deliveries.SLICE_BYTES // 4, 4)])
-async def test_others_have_their_turn_in_between(size: int, each_turn: int) -> None:
+async def test_row_27_others_have_their_turn_in_between(size: int, each_turn: int) -> None:
     """However many readers there are, and however much is for each, a turn of the loop writes to a few of them."""
     everyone = [Reader() for _ in range(600)]
     queue = Deliveries(lambda: everyone)
@@ -67,7 +67,7 @@ async def test_others_have_their_turn_in_between(size: int, each_turn: int) -> N
     assert all(len(reader.writes) == 1 for reader in everyone)
 
 
-async def test_what_is_held_for_a_reader_is_bounded() -> None:
+async def test_row_27_what_is_held_for_a_reader_is_bounded() -> None:
     """Where blocks come faster than turns a reader is written to without one, in order, before more is held for it."""
     everyone = [Reader()]
     queue = Deliveries(lambda: everyone)

@@ -295,16 +295,16 @@ async def close_code(client: Any) -> int:
 @pytest.mark.parametrize(
     "frames",
     [
-        masked(0x81, b"x") * 65,
+        masked(0x81, b"x") * 113,
         (masked(0x01, b"x") + masked(0x80, b"")) * 65,
         masked(0x01, b"") + masked(0x00, b"") * 64,
     ],
 )
 async def test_row_26_words_to_the_statistics_stream(world: Any, frames: bytes) -> None:
-    """Who keeps talking to a stream that takes no messages, in whole frames or parts, is closed with 1008."""
-    await world.start(**PROXY)
+    """Who talks on beyond its rate to a stream that takes no messages is closed with 1008; a few words are none."""
+    await world.start(**PROXY, receive_rate=0.001, receive_burst=50_000.0, max_message_bytes=50_000)
     async with connected(f"{world.ws}/stats", "1.2.3.4") as client, connected(f"{world.ws}/stats", "1.2.3.4") as quiet:
-        quiet.socket._writer.transport.write(masked(0x81, b"x") * 32 + (masked(0x01, b"x") + masked(0x80, b"")) * 16)
+        quiet.socket._writer.transport.write(masked(0x81, b"x") * 32)
         client.socket._writer.transport.write(frames)
         assert await close_code(client) == 1008
         first = (await quiet.next())["sequence"]

@@ -98,14 +98,19 @@ class StatsSession(_Listener):
             self.send_frames(snapshot())
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        """This stream is read-only; whatever is sent to it means nothing."""
-        self.note_idle()
+        """This stream is read-only; whatever is sent to it means nothing, and is paid for all the same."""
+        self._pay(len(data))
 
     def on_part(self, size: int) -> bool:
         return False
 
     def on_thrown_away(self) -> None:
-        self.note_idle()
+        self._pay(0)
+
+    def _pay(self, size: int) -> None:
+        cost = max(size, websocket.SHORT_PART)
+        if self._shared.bytes.take(self.client, cost, self._shared.clock()):
+            self.note_idle()
 
     def on_close(self) -> None:
         super().on_close()
