@@ -29,6 +29,9 @@ def quiet_events() -> tuple[Events, list[AddressTopic]]:
             msgspec.json.decode(make())
             published.append(topic)
 
+        def when_told(self, then: Any) -> None:
+            then()
+
         def hears(self, topic: AddressTopic) -> bool:
             return True
 

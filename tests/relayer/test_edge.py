@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import random
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ import aiohttp
 import msgspec
 import pytest
 from relayer_edges import Line
+from relayer_later import LaterMaker, results_of
 from relayer_support import RELAYERS, BlockMaker, as_json, connected, entry_of, start, transfer, wallet
 
-from millrace.chain.transaction import chain_hash, client_hash
+from millrace.chain import outport
+from millrace.chain.transaction import Transaction, chain_hash, client_hash, early_hashes
 from millrace.relayer.forwarding import wire
 from millrace.relayer.gateway import drain, gateway
 from millrace.relayer.signing.handle import SignerError
@@ -260,6 +263,40 @@ async def test_what_will_never_be_signed_is_told_at_the_edge(world: Any) -> None
         assert (await client.push())["data"] == {
             "hash": reply["hashes"][0], "status": "fail", "reason": "signer refused",
         }  # fmt: skip
+
+
+async def test_what_could_not_be_executed_is_told_at_the_edge(world: Any) -> None:
+    """Where no node names what its block could not execute, clients of an edge hear of it by each of its hashes, in the
+    words they would hear at the relayer; who sends it again there hears its second end."""
+    await start(world, edges=HERE)
+    maker = LaterMaker(1, start_ms=time.time_ns() // 1_000_000 + 1_000)
+
+    def execute(whole: Transaction, *ran: Transaction) -> None:
+        block = maker.propose([whole])
+        carrier = maker.propose([], [maker.execute(block, ran)])
+        world.hub.save(block)
+        world.hub.save(carrier, final=False)
+        for result in results_of(carrier):
+            world.hub.push(outport.EXECUTED_BLOCK, result)
+        world.hub.finalise(carrier)
+
+    async with edge(world) as front, connected(front.ws) as client:
+        tx = transfer(ALICE)
+        for name in early_hashes(tx):
+            await client.ask(action="subscribe", topic=f"tx-status/{name.hex()}")
+        reply = await client.ask(action="relay", tx=as_json(tx), autoSubscribe=True)
+        (entry,) = world.service.lifecycle.inflight.entries()
+        execute(entry.tx)
+        told = {data.pop("hash"): data for data in [(await client.push())["data"] for _ in range(3)]}
+        (name,) = reply["hashes"]
+        failed = {"status": "fail", "reason": "not executable in block"}
+        early = {each.hex(): failed | {"chainHash": name} for each in early_hashes(tx)}
+        assert told == {name: failed, **early}
+        again = await client.ask(action="relay", tx=as_json(tx), autoSubscribe=True)
+        assert again["results"][0]["topic"] == f"tx-status/{name}"
+        maker.start_ms = time.time_ns() // 1_000_000
+        execute(entry.tx, entry.tx)
+        assert (await client.push())["data"] == {"hash": name, "status": "success"}
 
 
 async def test_relayers_of_an_edge(world: Any) -> None:

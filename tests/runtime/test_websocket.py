@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
+import picows
 import pytest
 
 from millrace.runtime import websocket
@@ -245,6 +246,47 @@ async def test_a_flood_of_pings_is_closed_with_1008() -> None:
         writer.write(masked(0x89, b"!") * 100_000)
         assert await close_code_of(reader) == 1008
         assert session.buffered < 10_000
+
+
+@pytest.mark.parametrize("opcode", [0x89, 0x8A])
+async def test_frames_that_say_nothing_cost_nothing_once_there_are_too_many(opcode: int) -> None:
+    """Pings and unasked pongs close with 1008 beyond 64 in five seconds; of what came with them none is taken."""
+
+    class Piecewise(Recorder):
+        in_pieces = True
+        taken = 0
+
+        def on_ws_frame(self, transport: picows.WSTransport, frame: picows.WSFrame) -> None:
+            self.taken += 1
+            super().on_ws_frame(transport, frame)
+
+    session = Piecewise()
+    async with serving(lambda _: session) as server, raw_client(server.port) as (reader, writer):
+        writer.write(masked(opcode, b"") * 100_000)
+        assert await close_code_of(reader) == 1008
+        await asyncio.wait_for(session.ended.wait(), 5)
+    assert session.taken == 65 and session.close_code == 1008
+
+
+async def test_short_fragments_of_what_nobody_wants() -> None:
+    """A message that is thrown away may have many long fragments; short ones are frames that say nothing."""
+
+    class Deaf(Recorder):
+        max_message_size = 10**6
+        in_pieces = True
+
+        def on_part(self, size: int) -> bool:
+            return False
+
+    sessions = [Deaf(), Deaf()]
+    waiting = iter(sessions)
+    server = await websocket.serve(lambda _: next(waiting), "127.0.0.1", 0, max_message_size=10**6)
+    async with raw_client(server.port) as (_, patient), raw_client(server.port) as (reader, writer):
+        patient.write(masked(0x01, b"") + masked(0x00, b"x" * 1024) * 200 + masked(0x80, b"") + masked(0x81, b"after"))
+        assert await asyncio.wait_for(sessions[0].messages.get(), 5) == ("text", b"after")
+        writer.write(masked(0x01, b"") + masked(0x00, b"") * 1000)
+        assert await close_code_of(reader) == 1008
+    await server.close()
 
 
 async def test_writable_again() -> None:

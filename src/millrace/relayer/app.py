@@ -273,6 +273,8 @@ class Service:
             execution_lag=settings.execution_lag,
         )
         self.lifecycle.on_refused = self._tell_refused
+        if self.edges is not None:
+            self.events.on_unexecutable = self.edges.tell_unexecutable
         if settings.hub_url:
             self.lifecycle.sponsor.untold = lambda shard: self.events.untold(shard, settings.stale_seconds)
         urls = settings.hub_url, *settings.more_hub_urls
@@ -374,8 +376,9 @@ class Service:
             self.edges.tell_refused(entry)
 
     def _tell_never(self, refusal: wire.Refusal) -> None:
-        """A relayer that we forward to will never sign what it accepted."""
-        self.events.tell_never(map(bytes.fromhex, refusal.hashes), refusal.reason)
+        """A relayer that we forward to will never sign what it accepted, or it could not be executed."""
+        hashes = map(bytes.fromhex, refusal.hashes)
+        self.events.tell_never(hashes, refusal.reason, bytes.fromhex(refusal.chain_hash))
 
     @property
     def signer(self) -> SigningProcess | None:

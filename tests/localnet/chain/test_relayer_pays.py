@@ -57,6 +57,9 @@ class Nobody:
     def tell_account(self, topic: Any, make: Any) -> None:
         pass
 
+    def when_told(self, then: Any) -> None:
+        then()
+
     def hears(self, topic: Any) -> bool:
         return False
 

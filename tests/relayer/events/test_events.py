@@ -75,6 +75,37 @@ async def test_announcements_that_are_older_are_not_told(world: Any) -> None:
         assert await nonces(client, 2) == [5, 6]
 
 
+async def test_announcements_of_before_a_block_are_not_told(world: Any) -> None:
+    """A block's word on an account holds against what is announced of a time before, also at the same nonce."""
+    await start(world, hub_url="")
+    chain, text = Chain(world, 1), address.encode(ALICE.public)
+    await world.service.accounts.know(ALICE.public)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{text}")
+        at = chain.final(accounts={ALICE.public: (5, 77)}).blockData.timestampMs
+        chain.final()
+        for stamp, balance in ((at - 6_000, "1"), (at + 1, "78")):
+            message = pb.Accounts(shardID=1, blockTimestampMs=stamp)
+            message.alteredAccounts[text].CopyFrom(pb.AlteredAccount(address=text, nonce=5, balance=balance))
+            chain.tell(outport.SAVE_ACCOUNTS, message)
+            known = (await world.service.accounts.know(ALICE.public)).balance
+            assert known == (77 if stamp < at else 78)
+        told = [(await client.push())["data"]["balances"]["EGLD"] for _ in range(2)]
+    assert told == ["77", "78"]
+
+
+def test_the_first_block_after_an_outage_is_not_late() -> None:
+    """How long clients wait for a block counts from its coming: one that was made in an outage, and read after it, says
+    nothing of that, and the next one does."""
+    events, _ = quiet_events()
+    events.head = lambda: 1
+    numbers, maker = events._observer.numbers, BlockMaker(1)  # type: ignore[attr-defined]
+    told(events, 1, maker, 5 * MINUTE)
+    assert numbers.lag_ms is None
+    told(events, 3, maker, 0.0)
+    assert numbers.lag_ms is not None and numbers.lag_ms < 60_000
+
+
 MINUTE = 60.0
 
 

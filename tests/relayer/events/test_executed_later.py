@@ -124,6 +124,20 @@ async def test_a_chain_whose_clock_is_late(world: Any) -> None:
     assert entry_of(world, tx).state == "expired"
 
 
+async def test_who_sends_again_hears_the_second_end(world: Any) -> None:
+    """Who was told that it was not executable, and sends it again by the same connection, hears what becomes of it."""
+    await start(world, hub_url="")
+    chain, tx = chain_of(world), transfer(ALICE)
+    async with connected(world.ws) as client:
+        for number, end in enumerate([("fail", NOT_EXECUTABLE), ("success", "")]):
+            answer = await client.ask(action="relay", tx=as_json(tx), autoSubscribe=True)
+            (whole,) = signed(world)
+            assert answer["results"][0]["topic"] == f"tx-status/{chain_hash(whole).hex()}"
+            chain.maker.start_ms = time.time_ns() // 1_000_000 + 1_000 * (1 - number)
+            chain.execute(chain.propose([whole]), [whole] * number)
+            assert await status(client) == end
+
+
 async def test_what_is_read_again_of_a_transaction_that_has_ended(world: Any) -> None:
     """It could not be executed once, and then it was: read again after a restart, the first is no end any more."""
     await start(world, hub_url="")

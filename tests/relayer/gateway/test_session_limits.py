@@ -276,3 +276,56 @@ async def test_row_51_who_does_not_heed_a_limit_is_not_read(world: Any) -> None:
         assert session.standing
     await until(lambda: not service.gateway.connections)
     assert service.shared.unfinished.total == 0, "what was postponed goes with its connection"
+
+
+def masked(first: int, payload: bytes) -> bytes:
+    """A client's frame."""
+    size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + len(payload).to_bytes(2, "big")
+    return bytes([first]) + size + bytes(4) + payload
+
+
+async def close_code(client: Any) -> int:
+    """The code a connection is closed with, whatever is said before."""
+    async with asyncio.timeout(10):
+        while (message := await client.socket.receive()).type is aiohttp.WSMsgType.TEXT:
+            pass
+    return int(message.data)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        masked(0x81, b"x") * 113,
+        (masked(0x01, b"x") + masked(0x80, b"")) * 65,
+        masked(0x01, b"") + masked(0x00, b"") * 64,
+    ],
+)
+async def test_row_26_words_to_the_statistics_stream(world: Any, frames: bytes) -> None:
+    """Who talks on beyond its rate to a stream that takes no messages is closed with 1008; a few words are none."""
+    await world.start(**PROXY, receive_rate=0.001, receive_burst=50_000.0, max_message_bytes=50_000)
+    async with connected(f"{world.ws}/stats", "1.2.3.4") as client, connected(f"{world.ws}/stats", "1.2.3.4") as quiet:
+        quiet.socket._writer.transport.write(masked(0x81, b"x") * 32)
+        client.socket._writer.transport.write(frames)
+        assert await close_code(client) == 1008
+        first = (await quiet.next())["sequence"]
+        while (await quiet.next())["sequence"] < first + 2:
+            pass
+
+
+async def test_row_26_short_fragments_are_paid_for(world: Any) -> None:
+    """A fragment costs its address no less than one of a KiB, whatever is in it; longer ones cost what they bring."""
+    await world.start(**PROXY, receive_rate=0.001, receive_burst=100_000.0, max_message_bytes=100_000)
+    text = b'{"action":"subscribe","topic":"accounts"}'
+    short = [text[place : place + 1] for place in range(len(text))] + [b""] * 10
+    long = [text, *[b" " * 1024] * 60]
+    async with connected(world.ws, "1.2.3.4") as client, connected(world.ws, "5.6.7.8") as other:
+        for sender, parts, answer in (
+            (client, short, "ok"),
+            (client, short, "rate limit exceeded"),
+            (other, long, "ok"),
+        ):
+            first, *further = parts
+            frames = [masked(0x01, first), *(masked(0x00, part) for part in further), masked(0x80, b"")]
+            sender.socket._writer.transport.write(b"".join(frames))
+            reply = await sender.next()
+            assert answer == (reply["status"] if reply["status"] == "ok" else reply["reason"])

@@ -19,6 +19,7 @@ from millrace.chain.transaction import TransactionJson, chain_hash, client_hash,
 from millrace.relayer.gateway.limits import Connections
 from millrace.relayer.gateway.sessions import PublicSession
 from millrace.relayer.statistics import streams
+from millrace.runtime import websocket
 from millrace.runtime.websocket.frames import PONG, frame
 
 FRONTS = "relayer", "edge"
@@ -161,6 +162,18 @@ async def test_flood_is_cut(world: Any) -> None:
         assert (await other.ask(action="subscribe", topic="accounts"))["status"] == "ok"
 
 
+async def test_refused_topics_are_one_refused_message(world: Any) -> None:
+    """Each bad topic of a message is answered; whoever names many of them in a few messages keeps the connection."""
+    await world.start(key_files=())
+    async with connected(world.ws) as client:
+        for _ in range(3):
+            await client.socket.send_json({"action": "subscribe", "topics": [f"x{number}" for number in range(128)]})
+            for number in range(128):
+                reply = await client.reply()
+                assert (reply["reason"], reply["topic"]) == ("unknown topic", f"x{number}")
+        assert (await client.ask(action="subscribe", topic="accounts"))["status"] == "ok"
+
+
 async def test_batches(world: Any) -> None:
     """A batch reports each transaction by itself; nonces of the same batch count."""
     await world.start()
@@ -271,6 +284,34 @@ async def test_what_a_block_says_to_one_client_is_one_write(world: Any, monkeypa
         assert told == {chain_hash(tx).hex() for tx in first}
         assert (await other.push())["data"]["hash"] == chain_hash(second[0]).hex()
         assert len(writes) == 2
+
+
+async def test_what_a_block_says_of_accounts_is_one_write_to_each(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many accounts a block changed, who hears of all, or of some, is written to once, a status with it."""
+    await world.start()
+    tx, people = transfer(wallet(1), relayed=False), [wallet(1, number).public for number in range(50)]
+    async with connected(world.ws) as one, connected(world.ws) as two, connected(world.ws) as some:
+        own = [f"address/{address.encode(pubkey)}" for pubkey in people[:3]]
+        await one.ask(action="broadcast", tx=as_json(tx), autoSubscribe=True)
+        for client, names in ((one, ["accounts", own[0]]), (two, ["accounts"]), (some, own)):
+            assert (await client.ask(action="subscribe", topics=names))["status"] == "ok"
+            for _ in names[1:]:
+                assert (await client.reply())["status"] == "ok"
+        writes: list[bytes] = []
+        send = websocket.Session.send_frames
+
+        def counted(session: websocket.Session, frames: bytes) -> None:
+            if isinstance(session, PublicSession):
+                writes.append(frames)
+            send(session, frames)
+
+        monkeypatch.setattr(websocket.Session, "send_frames", counted)
+        world.hub.save(BlockMaker(1).block([tx], accounts=dict.fromkeys(people, (1, 5))))
+        for client, count in ((one, 50), (two, 50), (some, 3)):
+            told = [(await client.push())["data"]["address"] for _ in range(count)]
+            assert sorted(told) == sorted(address.encode(pubkey) for pubkey in people[:count])
+        assert (await one.push())["type"] == "tx-status", "first the accounts, then the end"
+        assert len(writes) == 3
 
 
 async def test_shutdown_says_goodbye(world: Any) -> None:

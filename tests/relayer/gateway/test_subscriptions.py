@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from millrace.relayer.gateway.subscriptions import Subscriptions
 from millrace.relayer.protocol.reasons import Refused
-from millrace.relayer.protocol.topics import StreamTopic, TxStatusTopic
+from millrace.relayer.protocol.topics import AddressTopic, StreamTopic, TxStatusTopic
 
 TX = TxStatusTopic(b"\1" * 32)
 
@@ -71,8 +71,30 @@ def test_row_28_churn_leaves_nothing_behind() -> None:
     assert subscriptions.timers == len(subscriptions) == 1
 
 
+def test_topics_of_different_kinds_are_different() -> None:
+    """An account and a transaction of the same bytes are two subscriptions, and neither hears or ends the other."""
+    subscriptions: Subscriptions[str] = Subscriptions()
+    account = AddressTopic(TX.tx_hash)
+    assert subscriptions.subscribe("a", account, 0.0)
+    assert subscriptions.deliver(TX, 0.0) == [] and subscriptions.subscribe("a", TX, 0.0)
+    assert subscriptions.topics("a") == [account, TX]
+    subscriptions.unsubscribe("a", TX)
+    assert subscriptions.clients(account) == ["a"] and not subscriptions.has(TX)
+
+
+def test_told_once_and_asked_again() -> None:
+    """What is sent anew has a new subscription where the first was told its end; one that waits goes on as it is."""
+    subscriptions: Subscriptions[str] = Subscriptions(1)
+    assert subscriptions.subscribe("a", TX, 0.0, again=True)
+    assert not subscriptions.subscribe("a", TX, 10.0, again=True)
+    assert subscriptions.deliver(TX, 20.0) == ["a"]
+    assert not subscriptions.subscribe("a", TX, 30.0)
+    assert subscriptions.subscribe("a", TX, 30.0, again=True) and subscriptions.timers == len(subscriptions) == 1
+    assert subscriptions.deliver(TX, 89.9) == ["a"]
+
+
 CLIENTS = st.sampled_from("abc")
-TOPICS = st.sampled_from([TX, TxStatusTopic(b"\2" * 32), StreamTopic("gasStats")])
+TOPICS = st.sampled_from([TX, TxStatusTopic(b"\2" * 32), AddressTopic(b"\1" * 32), StreamTopic("gasStats")])
 
 
 class Model(RuleBasedStateMachine):
@@ -90,17 +112,19 @@ class Model(RuleBasedStateMachine):
             if isinstance(key[1], TxStatusTopic) and since is not None and since + 60 <= self.now:
                 del self.model[key]
 
-    @rule(client=CLIENTS, topic=TOPICS)
-    def subscribe(self, client: str, topic: TxStatusTopic) -> None:
+    @rule(client=CLIENTS, topic=TOPICS, again=st.booleans())
+    def subscribe(self, client: str, topic: TxStatusTopic, again: bool) -> None:
         self._expire()
+        if again and self.model.get((client, topic), [0.0, None])[1] is not None:
+            del self.model[(client, topic)]
         mine = [key for key in self.model if key[0] == client]
         if (client, topic) in self.model:
-            assert not self.real.subscribe(client, topic, self.now)
+            assert not self.real.subscribe(client, topic, self.now, again=again)
         elif len(mine) >= 2:
             with pytest.raises(Refused):
-                self.real.subscribe(client, topic, self.now)
+                self.real.subscribe(client, topic, self.now, again=again)
         else:
-            assert self.real.subscribe(client, topic, self.now)
+            assert self.real.subscribe(client, topic, self.now, again=again)
             self.model[(client, topic)] = [self.now, None]
 
     @rule(client=CLIENTS, topic=TOPICS)

@@ -60,6 +60,8 @@ class AccountFeed:
         """By shard: height of the header that brought it, account, nonce; what led to it may still be to come."""
         self._told: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
         """Of accounts that somebody hears of, the one told last at the end: shard, nonce."""
+        self._spoken: OrderedDict[tuple[int, bytes], int] = OrderedDict()
+        """Of accounts in final blocks, by shard, the one in the latest at the end: the time of that block."""
 
     def final(self, block: BlockFacts, now: float) -> None:
         """A block counts. Its accounts are told, in the order of blocks."""
@@ -74,6 +76,7 @@ class AccountFeed:
         self._tell_ledger(block, now)
         where = Where(block.shard, block.timestamp_ms, block.block_hash, now, block.nonce)
         for fact in block.accounts:
+            self._speak(fact.pubkey, block)
             is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance, block.order)
             self._nonce_moved(fact, block)
             # A late block's words on an account that nobody asked about may be older than what was told of it.
@@ -82,6 +85,7 @@ class AccountFeed:
         for moved in self._due(block):
             self._lifecycle.nonce_moved(*moved)
         for pubkey in block.absent:
+            self._speak(pubkey, block)
             if self._absent is not None and (pubkey in self._book or self._publisher.hears(AddressTopic(pubkey))):
                 self._absent.want(pubkey, where)
 
@@ -118,9 +122,19 @@ class AccountFeed:
     def forget_told(self) -> None:
         """After a gap the chain may be another one."""
         self._told.clear()
+        self._spoken.clear()
+
+    def _speak(self, pubkey: bytes, block: BlockFacts) -> None:
+        """A final block says that an account changed: what is announced of times before is old."""
+        name = block.shard, pubkey
+        self._spoken[name] = max(block.timestamp_ms, self._spoken.pop(name, 0))
+        if len(self._spoken) > MAX_TOLD:
+            self._spoken.popitem(last=False)
 
     def _announced(self, fact: AccountFact, shard: int, time_ms: int) -> None:
-        """Told unless it is older than what is known, whatever the chain API or a later block has said already."""
+        """Told unless it is older than what is known, whoever said that, or than the account's newest block."""
+        if time_ms < self._spoken.get((shard, fact.pubkey), 0):
+            return
         if self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance):
             self._lifecycle.nonce_moved(fact.pubkey, fact.nonce)
             self._tell(fact, Where(shard, time_ms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -45,6 +46,9 @@ class Publisher(account_feed.Publisher, Protocol):
 
     def tell_statuses(self, ends: Iterable[tuple[TxStatusTopic, Callable[[], bytes]]]) -> int:
         """Tell each open subscription of these transactions their ends; how many were told."""
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        """Call when all that was told until now is on its way to clients."""
 
 
 class Observer(Protocol):
@@ -107,6 +111,8 @@ class Events:
         """Whether the event in hand is marked so."""
         self._behind = 0.0
         """Of an event that is not, how long ago it was."""
+        self._read_late = -math.inf
+        """When the last such event was read."""
         self.unreadable = 0
         self._lost = 0
         self._unreadable_kinds: set[str] = set()
@@ -121,6 +127,8 @@ class Events:
         self._started = clock()
         self.block_at: dict[int, float] = {}
         """When each shard's last block came."""
+        self.on_unexecutable: Callable[[Outcome], None] = lambda outcome: None
+        """Told of what was in flight here and could not be executed."""
         self.execution = ExecutionLag(execution_lag)
 
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int = 0) -> tuple[str, ...]:
@@ -183,6 +191,8 @@ class Events:
 
     def _take(self, topic: str, payload: bytes, sequence: int) -> None:
         now = self._clock()
+        if not self._live:
+            self._read_late = now
         match topic:
             case outport.SAVE_BLOCK | outport.EXECUTED_BLOCK:
                 message = pb.OutportBlock.FromString(payload)
@@ -264,8 +274,8 @@ class Events:
         self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)
-        if release.blocks and self._live:
-            self._observer.told(release.saved_at)
+        if release.blocks and self._live and release.saved_at >= self._read_late:  # else an outage is in between
+            self._publisher.when_told(partial(self._observer.told, release.saved_at))
 
     def _not_executable(self, item: Unexecutable) -> None:
         """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
@@ -277,17 +287,20 @@ class Events:
         if client_hash is not None:
             self._lifecycle.fates.ended(item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False)
             sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
-            self._tell([Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)])
+            outcome = Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)
+            self._tell([outcome])
+            if entry is not None:
+                self.on_unexecutable(outcome)
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run: nobody signed it, and nobody will."""
         reason = "" if entry.refusal is None else entry.refusal.reason
         self.tell_never({entry.client_hash, entry.sdk_hash} - {b""}, reason)
 
-    def tell_never(self, hashes: Iterable[bytes], reason: str) -> None:
-        """What is known by these hashes will never run."""
+    def tell_never(self, hashes: Iterable[bytes], reason: str, chain_hash: bytes = b"") -> None:
+        """What is known by these hashes will never run, or was not executable."""
         self.statuses_told += self._publisher.tell_statuses(
-            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason)) for tx_hash in hashes
+            (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason, chain_hash)) for tx_hash in hashes
         )
 
     def _tell(self, outcomes: Sequence[Outcome]) -> None:

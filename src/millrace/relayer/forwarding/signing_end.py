@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET
 
+from millrace.relayer.blocks.tracker import Outcome
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.wire import Hello, Outbox, Refusal, Submitted, WireError
 from millrace.relayer.gateway.limits import LEAST_REST, REST_SECONDS, SlidingWindow, milliseconds
@@ -116,10 +117,18 @@ class Edges:
 
     def tell_refused(self, entry: Entry) -> None:
         """An accepted transaction will never run, which only the relayer that took it knows."""
-        self._number += 1
-        hashes = sorted({entry.client_hash.hex(), entry.sdk_hash.hex()} - {""})
         reason = "" if entry.refusal is None else entry.refusal.reason
-        record = wire.refused(Refusal(self._number, hashes, reason))
+        self._tell_never({entry.client_hash, entry.sdk_hash}, reason)
+
+    def tell_unexecutable(self, outcome: Outcome) -> None:
+        """What was accepted could not be executed. Where no node names it, only who took it knows all its hashes."""
+        hashes = {outcome.tx_hash, outcome.client_hash, outcome.sdk_hash}
+        self._tell_never(hashes, outcome.reason, outcome.tx_hash)
+
+    def _tell_never(self, hashes: set[bytes], reason: str, chain_hash: bytes = b"") -> None:
+        self._number += 1
+        names = sorted(each.hex() for each in hashes - {b""})
+        record = wire.refused(Refusal(self._number, names, reason, chain_hash.hex()))
         self._refusals.append(_Told(self._shared.clock(), self._number, record))
         for session in self._sessions:
             session.outbox.put(record)

@@ -57,12 +57,14 @@ class Hello(msgspec.Struct, frozen=True, rename="camel"):
     """Whether it signs now: without the claims' server, say, it refuses everything. Earlier versions do not say."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """An accepted transaction will never run; `hashes` are those its client may know it by."""
+class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An accepted transaction will never run, or could not; `hashes` are those its client may know it by."""
 
     number: int
     hashes: list[Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]]
     reason: str
+    chain_hash: Annotated[str, Meta(pattern=r"\A([0-9a-f]{64})?\Z")] = ""
+    """Its hash on the chain, of one that was signed; edges of earlier versions leave it out of what they tell."""
 
 
 class Submitted(NamedTuple):
@@ -195,7 +197,7 @@ def read_close(record: bytes) -> tuple[int, int, str]:
 
 
 def refused(refusal: Refusal) -> bytes:
-    """An accepted transaction will never run."""
+    """An accepted transaction will never run, or could not."""
     return REFUSED + _encode(refusal)
 
 

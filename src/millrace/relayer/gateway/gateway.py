@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import UNSET
 
+from millrace.relayer.gateway.deliveries import Deliveries, Reader
 from millrace.relayer.gateway.drain import Drain
 from millrace.relayer.gateway.sessions import PublicSession, StatsSession
 from millrace.relayer.gateway.shared import Shared
@@ -21,6 +22,8 @@ ANSWER_SECONDS = 5.0
 """What is under way at a shutdown may take so long to be answered."""
 LOOK_SECONDS = 0.01
 DRAIN_EGRESS_SECONDS = 0.25
+EVERYONE = StreamTopic(topics.ACCOUNTS)
+"""Who hears of all accounts."""
 ENVELOPE_BYTES = 64 * 1024
 """What edges add to the largest message of a client."""
 
@@ -35,6 +38,7 @@ class Gateway:
         self.drain: Drain | None = None
         """While clients are sent away."""
         self._server: websocket.WsServer | None = None
+        self._deliveries = Deliveries(lambda: shared.subscriptions.clients(EVERYONE))
 
     async def start(self, doors: Doors | None = None) -> int:
         """Listen, and count connections at the doors before they have brought a handshake; the port."""
@@ -135,10 +139,12 @@ class Gateway:
     def tell_statuses(self, ends: Iterable[tuple[TxStatusTopic, Callable[[], bytes]]]) -> int:
         """Tell the ends of transactions to each subscription that has not heard of its own; how many were told.
 
-        What is for one session goes into one write: a client that sent much has many ends in a block.
+        What is for one session goes into one write: a client that sent much has many ends in a block. Accounts that
+        were told before go before it.
         """
+        self._deliveries.join()
         subscriptions, now, told = self.shared.subscriptions, self.shared.clock(), 0
-        frames: dict[websocket.Session, list[bytes]] = {}
+        frames: dict[Reader, list[bytes]] = {}
         for topic, make in ends:
             if not subscriptions.has(topic):
                 continue
@@ -154,13 +160,21 @@ class Gateway:
 
     def hears(self, topic: AddressTopic) -> bool:
         """Whether anybody would be told of an account."""
-        return self.shared.subscriptions.has(topic) or self.shared.subscriptions.has(StreamTopic(topics.ACCOUNTS))
+        return self.shared.subscriptions.has(topic) or self.shared.subscriptions.has(EVERYONE)
 
     def tell_account(self, topic: AddressTopic, make: Callable[[], bytes]) -> None:
-        """Tell an account's new state to its subscribers and to those of all accounts."""
-        everyone = StreamTopic(topics.ACCOUNTS)
-        sessions = [*self.shared.subscriptions.clients(topic), *self.shared.subscriptions.clients(everyone)]
-        if sessions:
-            frame = text_frame(make())
-            for session in dict.fromkeys(sessions):
-                session.send_frames(frame)
+        """Tell an account's new state to its subscribers and to those of all accounts, soon."""
+        subscriptions = self.shared.subscriptions
+        readers = [each for each in subscriptions.clients(topic) if not subscriptions.is_subscribed(each, EVERYONE)]
+        is_for_all = subscriptions.has(EVERYONE)
+        if not readers and not is_for_all:
+            return
+        frame = text_frame(make())
+        for reader in readers:
+            self._deliveries.put(reader, frame)
+        if is_for_all:
+            self._deliveries.put_to_everyone(frame)
+
+    def when_told(self, then: Callable[[], None]) -> None:
+        """Call when all that was told until now is on its way to its readers."""
+        self._deliveries.when_written(then)

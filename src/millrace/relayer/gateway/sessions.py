@@ -39,6 +39,8 @@ class _Listener(websocket.Session):
         """Whom limits count, see `ClientAddress`."""
         self.meter: Meter | None = None
         """Of what the client is sent, unless it is on this machine."""
+        self.held: list[bytes] = []
+        """See `Deliveries`."""
 
     def on_open(self) -> None:
         self.limit_send_buffer(0)  # whatever waits puts the connection behind
@@ -55,6 +57,9 @@ class _Listener(websocket.Session):
             self.meter.connections -= 1
 
     def send_frames(self, frames: bytes) -> None:
+        if self.held:
+            frames = b"".join((*self.held, frames)) if frames or len(self.held) > 1 else self.held[0]
+            self.held.clear()
         if self.meter is not None:
             self.meter.spent += len(frames)
         super().send_frames(frames)
@@ -93,7 +98,19 @@ class StatsSession(_Listener):
             self.send_frames(snapshot())
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        """This stream is read-only; whatever is sent to it means nothing."""
+        """This stream is read-only; whatever is sent to it means nothing, and is paid for all the same."""
+        self._pay(len(data))
+
+    def on_part(self, size: int) -> bool:
+        return False
+
+    def on_thrown_away(self) -> None:
+        self._pay(0)
+
+    def _pay(self, size: int) -> None:
+        cost = max(size, websocket.SHORT_PART)
+        if self._shared.bytes.take(self.client, cost, self._shared.clock()):
+            self.note_idle()
 
     def on_close(self) -> None:
         super().on_close()
@@ -122,6 +139,10 @@ class PublicSession(_Listener):
     # ---- in
 
     def on_part(self, size: int) -> bool:
+        short = websocket.SHORT_PART - size
+        if short > 0 and self._shared.bytes.take(self.client, short, self._shared.clock()):
+            self._let_go()
+            return False
         if not self._shared.unfinished.take(self.client, size + PART_BYTES):
             self._let_go()
             return False
@@ -224,6 +245,10 @@ class PublicSession(_Listener):
     ) -> None:
         """Answer first; only whoever keeps sending what is refused loses the connection."""
         self.tell_refused(action, reason, request_id, topic)
+        self._count_refused()
+
+    def _count_refused(self) -> None:
+        """A message was refused."""
         if self._flood.admit(self._shared.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many refused messages")
 
@@ -240,8 +265,8 @@ class PublicSession(_Listener):
     # ---- subscriptions
 
     def subscribe(self, topic: topics.Topic) -> bool:
-        """Have this session told of a topic; False when it is already. Raises `Refused`."""
-        return self._shared.subscriptions.subscribe(self, topic, self._shared.clock())
+        """Tell this session of the end of what is accepted, and again if it was told of one. Raises `Refused`."""
+        return self._shared.subscriptions.subscribe(self, topic, self._shared.clock(), again=True)
 
     def control_message(self, request: Request) -> None:
         """Carry out a subscribe or unsubscribe, topic by topic."""
@@ -252,6 +277,7 @@ class PublicSession(_Listener):
         if limited is not None:
             self.refuse(action, limited, request.request_id, request.topic)
             return
+        subscriptions, is_refused = self._shared.subscriptions, False
         for text in texts:
             if self.closed:
                 return
@@ -259,16 +285,19 @@ class PublicSession(_Listener):
             try:
                 topic = topics.parse(text)
                 if isinstance(request, Subscribe):
-                    is_new = self.subscribe(topic)
+                    is_new = subscriptions.subscribe(self, topic, self._shared.clock())
                 else:
-                    self._shared.subscriptions.unsubscribe(self, topic)
+                    subscriptions.unsubscribe(self, topic)
                     if text in self._shared.audiences:
                         self._shared.audiences[text].leave(self)
             except Refused as refusal:
-                self.refuse(action, refusal.reason, request.request_id, text)
+                self.tell_refused(action, refusal.reason, request.request_id, text)
+                is_refused = True
                 continue
             self.send_text(messages.topic_reply(action, text, request.request_id))
             if is_new and text in self._shared.audiences and not self.closed:
                 self._shared.audiences[text].join(self)
             if is_new and text in self._shared.snapshots:  # whoever had it already has what the snapshot says
                 self.send_frames(self._shared.snapshots[text]())
+        if is_refused:
+            self._count_refused()

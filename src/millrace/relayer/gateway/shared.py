@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from millrace.relayer.gateway.audience import Audience
+from millrace.relayer.gateway.deliveries import Reader
 from millrace.relayer.gateway.gathering import Gathering
 from millrace.relayer.gateway.limits import (
     TOLD,
@@ -69,7 +70,7 @@ class Shared:
         self.snapshots = snapshots
         """What a new subscriber of a stream gets right after the acknowledgement: joined frames."""
         self.clock = clock
-        self.subscriptions: Subscriptions[websocket.Session] = Subscriptions(settings.max_topics)
+        self.subscriptions: Subscriptions[Reader] = Subscriptions(settings.max_topics)
         self.submissions = TokenBuckets(settings.submit_rate, max(settings.submit_burst, settings.max_batch))
         self.bytes = TokenBuckets(settings.receive_rate, max(settings.receive_burst, settings.max_message_bytes))
         self.unfinished = HeldBytes(

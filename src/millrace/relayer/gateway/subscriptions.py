@@ -45,12 +45,18 @@ class Subscriptions(Generic[Client]):
     def __len__(self) -> int:
         return self._count
 
-    def subscribe(self, client: Client, topic: Topic, now: float) -> bool:
-        """Add a subscription; False when it is there already, which changes nothing. Raises `Refused`."""
+    def subscribe(self, client: Client, topic: Topic, now: float, *, again: bool = False) -> bool:
+        """Add a subscription; False when it is there already, which changes nothing. Raises `Refused`.
+
+        `again`: one that was told its end is over, and another begins.
+        """
         self.expire(now)
         mine = self._topics.setdefault(client, {})
-        if topic in mine:
-            return False
+        known = mine.get(topic)
+        if known is not None:
+            if not (again and known.delivered):
+                return False
+            self._remove(client, topic)
         if len(mine) >= self._max_topics:
             raise Refused(reasons.TOPIC_LIMIT.but(f"at most {self._max_topics} topics; unsubscribe first"))
         if self._count >= self._capacity:
@@ -106,6 +112,10 @@ class Subscriptions(Generic[Client]):
     def clients(self, topic: Topic) -> list[Client]:
         """Everyone subscribed to a topic."""
         return list(self._clients.get(topic, ()))
+
+    def is_subscribed(self, client: Client, topic: Topic) -> bool:
+        """Whether a client is subscribed to a topic."""
+        return client in self._clients.get(topic, ())
 
     def topics(self, client: Client) -> list[Topic]:
         """Everything a client is subscribed to."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 from millrace.chain import address
 from millrace.relayer.protocol import reasons
@@ -23,19 +24,19 @@ _TX_STATUS = "tx-status/"
 _HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-class TxStatusTopic(NamedTuple):
-    """The fate of one transaction, told once."""
+class TxStatusTopic(msgspec.Struct, frozen=True, gc=False):
+    """The fate of one transaction, told once. Topics of different kinds are never equal, whatever their bytes."""
 
     tx_hash: bytes
 
 
-class AddressTopic(NamedTuple):
+class AddressTopic(msgspec.Struct, frozen=True, gc=False):
     """Balance and nonce of one account."""
 
     pubkey: bytes
 
 
-class StreamTopic(NamedTuple):
+class StreamTopic(msgspec.Struct, frozen=True, gc=False):
     """A topic without parameters."""
 
     name: str

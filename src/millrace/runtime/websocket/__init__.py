@@ -17,7 +17,7 @@ from millrace.runtime.websocket.frames import (
     text_frame,
 )
 from millrace.runtime.websocket.server import Refuse, Request, SessionFactory, WsServer, serve
-from millrace.runtime.websocket.session import Kind, Session
+from millrace.runtime.websocket.session import SHORT_PART, Kind, Session
 
 __all__ = [
     "CLOSE",
@@ -26,6 +26,7 @@ __all__ = [
     "MESSAGE_TOO_BIG",
     "NO_PONG",
     "POLICY_VIOLATION",
+    "SHORT_PART",
     "SLOW_READER",
     "UNSUPPORTED_DATA",
     "Kind",

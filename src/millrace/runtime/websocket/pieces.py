@@ -47,6 +47,8 @@ class Pieces(asyncio.BufferedProtocol):
         self.early = early
         """Bytes that were passed on before anything was cut, less those of the frames taken."""
         self._refuse = refuse
+        self.deaf = False
+        """Whether what comes is thrown away: nobody is there to hear it."""
         self._head = bytearray()
         """Of a header that has not wholly come."""
         self._left = 0
@@ -85,7 +87,7 @@ class Pieces(asyncio.BufferedProtocol):
                 self._refuse()
             return
         at = 0
-        while at < nbytes:
+        while at < nbytes and not self.deaf:
             if self._left:
                 size = min(self._left, nbytes - at)
                 self._pass(_READ_VIEW[at : at + size])
@@ -156,7 +158,7 @@ class Pieces(asyncio.BufferedProtocol):
     def _pass(self, data: bytes | memoryview) -> None:
         """Hand bytes on, as many at a time as there is room for."""
         at, end = 0, len(data)
-        while at < end:
+        while at < end and not self.deaf:
             room = self._inner.get_buffer(-1)
             size = min(len(room), end - at)
             room[:size] = data[at : at + size]
