@@ -163,9 +163,14 @@ def test_the_bound_covers_fees_that_are_sold_in_another_pair(shallow: int, close
     other = JexPool(
         id="xw", address=b"\x02" * 32, tokens=(x, w), reserves=(deep, deep * 1004 // 1000), lp_fee=0, platform_fee=10
     )
-    pools = [selling, other, pair]
+    apart = JexPool(
+        id="ab", address=b"\x04" * 32, tokens=("AAA-000004", "BBB-000005"), reserves=(deep, deep), lp_fee=0, platform_fee=10
+    )
+    pools = [selling, other, pair, apart]
     book = DictMarket(pools, WRAPPED)
     router = Router(pools, book)
+    alone = router.forward(*apart.tokens, 10**25, Limits(), "lagrangian")
+    assert alone.bound() < alone.execution.amount_out * (1.0 + 1e-3), "slices of another part of the market add nothing"
     for amount in (10**25, 5 * 10**25, 10**26):
         route = router.forward(x, y, amount, Limits(), "lagrangian")
         best, bounds = outputs_and_bounds(router, x, y, amount)

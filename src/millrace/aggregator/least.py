@@ -87,12 +87,15 @@ def _needed(router: Router, source: str, sink: str, before: Pool | None, after: 
 def _bought(paths: Paths, held: Set[str], wanted: Iterable[str], *, whole: bool) -> Set[str]:
     """Which of the wanted tokens to buy for those held: all, or one. Raises `PoolError` where some are out of reach.
 
-    A token that is wanted and held is either bought or sold. With `whole` none may be missing in the end.
+    A token that is wanted and held is either bought or sold. With `whole` none may be missing in the end. Where all are
+    bought, those held need not all reach all of them: it is enough that one does, which makes up what is missing.
     """
     for bought in ({*wanted}, *({token} for token in wanted)):
         nothing_to_sell = len(bought) > 1 and held <= bought
         missing = whole and not {*wanted} - bought <= held
-        if not (nothing_to_sell or missing) and all(paths[token, other] for token in held - bought for other in bought):
+        sold = held - bought
+        reaching = [{other for other in bought if paths[token, other]} for token in sold]
+        if not (nothing_to_sell or missing) and all(reaching) and (bought in reaching or not sold):
             return bought
     raise PoolError("no way of so few pools")
 

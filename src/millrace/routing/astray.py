@@ -25,6 +25,7 @@ GROWTH = 1.0 + 1e-14  # a label that grows by less does so by rounding; what it 
 ROUNDS = 2_000  # of looking for cycles that gain; what gains after that is cut at once, with some of what does not
 TABLE_ERROR = 1e-2  # of what a table pays: a pool pays no more than that besides
 PIECES = 1.02  # times what a trade earns the same in pieces does at most: their fees are no larger part
+FAINT = 1e-100  # of the price of what is not reached: rates are nearer to 1 than that
 PASSES = 4  # over all pairs, between two looks for cycles
 
 
@@ -128,21 +129,31 @@ def _profit_of_slices(net: Net, w: Work, q: Search, unreached: float) -> float:
     while first < net.slices.shape[0]:
         last, brought = first, 0.0  # the rows of one pair, and what all of them bring there if slices are worth most
         while last < net.slices.shape[0] and net.seller[last, PAIR] == net.seller[first, PAIR]:
-            e, price = net.seller[last, EDGE], _less_for_slices(net, w, q, last, True)
-            bought = _price(net, w, net.dst[e], q.sink)
-            if _price(net, w, net.src[e], q.sink) < unreached and price <= 0.0:
-                return unreached
-            if net.rate[e] * bought > price:
-                brought += net.slices[last, PART] * net.ca[e] * (net.cb[e] * math.sqrt(bought / price) - net.ca[e])
+            e = net.seller[last, EDGE]
+            if _is_reached(_price(net, w, net.src[e], q.sink), unreached):
+                price, bought = _less_for_slices(net, w, q, last, True), _price(net, w, net.dst[e], q.sink)
+                if price <= 0.0:
+                    return unreached
+                if net.rate[e] * bought > price:
+                    brought += net.slices[last, PART] * net.ca[e] * (net.cb[e] * math.sqrt(bought / price) - net.ca[e])
             last += 1
         for i in range(first, last):
             e, large = net.seller[i, EDGE], brought > net.slices[i, LARGEST]
             price, bought = _price(net, w, net.src[e], q.sink), _price(net, w, net.dst[e], q.sink)
-            if net.src[e] != q.no_seller and net.dst[e] != q.no_buyer and price < unreached:
+            if net.src[e] != q.no_seller and net.dst[e] != q.no_buyer and _is_reached(price, unreached):
                 more = _earned(net, w, e, _less_for_slices(net, w, q, i, large), bought)
                 total += more - _earned(net, w, e, price, bought)
         first = last
     return total
+
+
+@inlined
+def _is_reached(price: float, unreached: float) -> bool:
+    """Whether a token is in the part of the market that is asked about.
+
+    One that fetches nothing there has no price, and one with one neighbour that is not reached that of it, times a rate.
+    """
+    return bool(0.0 < price < unreached * FAINT)
 
 
 @inlined

@@ -133,16 +133,19 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, start: Sequence[int], limits: Limits
+        self, wide: WideWork, search: Search, starts: Sequence[Sequence[int]], limits: Limits
     ) -> tuple[Split, Ways, float, int]:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        They begin with the path `start`. Last the most paths on the way.
+        They begin with one of the paths in `starts`, of which empty ones are none. Last the most paths on the way.
         """
         work = self._memory()[2]
         room, paths, hops = self._within(search, limits)
-        path = np.array(start, np.int32)
-        count, paid, widest = exchange_wide(self._net, wide, work, search, room, hops, paths, path, 0.0, 0)
+        count, paid, widest = 0, 0.0, 0
+        for start in filter(None, starts):
+            path = np.array(start, np.int32)
+            count, paid, most = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
+            widest = max(widest, most)
         split, thickest = self._split(work, count, search), np.argsort(-work.flow[:count], kind="stable")
         return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid, widest
 

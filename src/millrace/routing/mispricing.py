@@ -17,7 +17,7 @@ from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
 from millrace.routing.parts import FEW
 from millrace.routing.shares import NOTHING
-from millrace.routing.widepath import WideSearch
+from millrace.routing.widepath import BETTER, WideSearch
 
 FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
@@ -81,7 +81,11 @@ class Mispricing:
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
-            split, ways, worth, widest = self._kernels.exchange_wide(self._wide.work, search, edges, limits)
+            starts = [edges]
+            if room.price > 0.0 and not ask.narrow:  # a path may be worth its fee with others beside it
+                gross = paid + float(room.fee[edges].sum()) * room.price
+                starts.append(self._wide.quick(search, hops, room._replace(price=0.0), gross * BETTER)[0])
+            split, ways, worth, widest = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
             merged = None
             if worth > max(self._scaled(ask, plan), paid) * self._nearly:
                 merged = self._plans.of_paths(ask, *split, merge=True)
@@ -93,7 +97,7 @@ class Mispricing:
                 plan = better(plan, self._plans.of_flow(ask, found.flow))
                 upper = min(upper, found.upper)
             if widest > FEWER and (plan is merged or limits.paths <= FEW):  # flows alike pay enough without
-                plan = better(plan, self._with_fewer(ask, edges))
+                plan = better(plan, self._with_fewer(ask, starts))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
             return Best(plan, None, False, upper)
         trades = [self._kernels.trades[e] for e in edges]
@@ -101,10 +105,10 @@ class Mispricing:
         near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
         return Best(better(plan, single), single, near, upper)
 
-    def _with_fewer(self, ask: Ask, start: list[int]) -> Done | None:
+    def _with_fewer(self, ask: Ask, starts: list[list[int]]) -> Done | None:
         """The split that a request for few paths gets: where more are exchanged it may end below that."""
         fewer = ask.limits._replace(paths=FEWER)
-        split = self._kernels.exchange_wide(self._wide.work, ask.search, start, fewer)[0]
+        split = self._kernels.exchange_wide(self._wide.work, ask.search, starts, fewer)[0]
         return self._plans.of_paths(ask, *split, merge=True)
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
