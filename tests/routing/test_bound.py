@@ -164,7 +164,12 @@ def test_the_bound_covers_fees_that_are_sold_in_another_pair(shallow: int, close
         id="xw", address=b"\x02" * 32, tokens=(x, w), reserves=(deep, deep * 1004 // 1000), lp_fee=0, platform_fee=10
     )
     apart = JexPool(
-        id="ab", address=b"\x04" * 32, tokens=("AAA-000004", "BBB-000005"), reserves=(deep, deep), lp_fee=0, platform_fee=10
+        id="ab",
+        address=b"\x04" * 32,
+        tokens=("AAA-000004", "BBB-000005"),
+        reserves=(deep, deep),
+        lp_fee=0,
+        platform_fee=10,
     )
     pools = [selling, other, pair, apart]
     book = DictMarket(pools, WRAPPED)

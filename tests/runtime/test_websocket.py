@@ -556,8 +556,8 @@ async def test_a_pong_may_be_late_by_a_rest() -> None:
         assert await close_code_of(reader) == 4012
 
 
-async def test_who_is_not_read_is_not_cut() -> None:
-    """A pong that nobody reads is not missed, however long that lasts, and has its time again once all is read."""
+async def test_who_is_not_read_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pong that nobody reads is not missed, however long that lasts, nor asked for again; then it has its time."""
     async with (
         serving(lambda _: Recorder(), ping_interval=1000, pong_timeout=100) as server,
         raw_client(server.port) as (reader, _),
@@ -565,14 +565,24 @@ async def test_who_is_not_read_is_not_cut() -> None:
         while not server.sessions:
             await asyncio.sleep(0)
         (session,) = server.sessions
+        pings: list[bytes] = []
+        send = session.send_frames
+
+        def note(frames: bytes) -> None:
+            pings.append(frames)
+            send(frames)
+
+        monkeypatch.setattr(session, "send_frames", note)
         began = asyncio.get_running_loop().time()
+        server._ping_once(began + 1001)
         session.pause(True)
-        for seconds in (1001, 1102, 1203, 1304):
+        for seconds in (1102, 1203, 2304, 3405):
             server._ping_once(began + seconds)
+        assert len(pings) == 1, "more of its answers would wait there"
         session.pause(False)
-        server._ping_once(began + 1405)
+        server._ping_once(began + 3506)
         assert session.standing
-        server._ping_once(began + 1506)
+        server._ping_once(began + 3607)
         assert await close_code_of(reader) == 4012
 
 

@@ -167,6 +167,22 @@ def test_rates_and_block_times() -> None:
     assert data["mempool"] == {"estimatedQueue": 40, "ingressTps": 4.0, "inclusionTps": 10.0, "pressure": -1.5}
 
 
+def test_a_transaction_arrives_once() -> None:
+    """Who asks again once it was in a block, and an answer that comes behind the block, bring nothing new."""
+    stats = NetworkStats(3, start=0.0)
+    made = block(0, 1, at_ms=2000, executed=1)
+    tx_hash = made.transactions[0].tx_hash
+    stats.transaction_arrived(tx_hash, 1.0)
+    whole(stats, made, 2.0)
+    stats.transaction_arrived(tx_hash, 2.5, waits=False)
+    stats.transaction_arrived(tx_hash, 3.0)
+    assert numbers(stats, 10.0)["mempool"]["ingressTps"] == 0.1
+    assert numbers(stats, 10.0)["mempool"]["estimatedQueue"] == 0
+    stats.not_executable(tx_hash)
+    stats.transaction_arrived(tx_hash, 10.0)
+    assert numbers(stats, 10.0)["mempool"]["estimatedQueue"] == 1, "sent again it waits again"
+
+
 def test_executions_count_at_their_own_time() -> None:
     """Results that come late, and several at once, make the rate that there was when they were executed."""
     for behind, together in ((0.6, 1), (3.0, 5), (9.0, 3)):

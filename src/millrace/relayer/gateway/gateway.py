@@ -81,6 +81,7 @@ class Gateway:
         if self._server is None:
             return
         await self.leave()
+        self._deliveries.join()  # and so goes before
         goodbye = text_frame(messages.encode(messages.ShutdownMessage(list(self.shared.settings.move_to) or UNSET)))
         for session in list(self._server.sessions):
             session.send_frames(goodbye)

@@ -20,6 +20,8 @@ LATE_SECONDS = 10.0
 """A block that is read so long after it was made, as after an outage, would make a rate of now of old blocks. The
 shortest window of a rate, whatever the rounds."""
 MAX_WAITING = 200_000
+MAX_COUNTED = 50_000
+"""More than come in a minute at 500 a second: answers, gossip and questions once more follow each other in less."""
 WAITING_SECONDS = 600.0
 """As long as a transaction is sent for: a time, see `lifetime_seconds`."""
 KNOWN_SECONDS, KEPT_BLOCKS = 615.0, 1024
@@ -221,6 +223,8 @@ class NetworkStats:
         self._ingress, self._inclusion = _Rate(10.0), _Rate(10.0)
         self._beats = _Rate(60.0)
         self._waiting: OrderedDict[bytes, float] = OrderedDict()
+        self._counted: OrderedDict[bytes, None] = OrderedDict()
+        """Of late: who asks again, or hears of it from another side, brings nothing new."""
         self._online: dict[str, OrderedDict[bytes, float]] = {}
         self._eligible: dict[str, frozenset[bytes]] = {}
         self._peers: deque[tuple[float, PeerNumbers]] = deque()
@@ -272,8 +276,9 @@ class NetworkStats:
             shard.executed.begin_anew()
 
     def not_executable(self, tx_hash: bytes) -> None:
-        """A transaction was proposed and not executed: it does not wait for a block any more."""
+        """A transaction was proposed and not executed: it does not wait for a block any more, unless it is sent again."""
         self._waiting.pop(tx_hash, None)
+        self._counted.pop(tx_hash, None)
 
     def block_final(self, block: BlockFacts) -> None:
         """A block's execution is final; nothing is said of one whose proposal is not known."""
@@ -302,10 +307,13 @@ class NetworkStats:
         It is not new where it came in the life of an earlier process; it does not wait for a block where it has been in
         one, or no block can name it by this hash.
         """
-        if tx_hash in self._waiting:
+        if tx_hash in self._waiting or tx_hash in self._counted:
             return
         if is_new:
             self._ingress.add(1, now)
+            self._counted[tx_hash] = None
+            if len(self._counted) > MAX_COUNTED:
+                self._counted.popitem(last=False)
         if waits:
             self._waiting[tx_hash] = now
             if len(self._waiting) > MAX_WAITING:

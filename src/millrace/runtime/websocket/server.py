@@ -193,6 +193,9 @@ class WsServer:
             elif session.awaiting_pong:
                 session.close(NO_PONG, "no pong", abort=True)
         for session in _due(self._ping_due, now):
+            if session.paused_at:  # its pongs would wait there, and be too many at once
+                self._ping_due[session] = now + self._ping_interval
+                continue
             session.awaiting_pong = True
             session.send_frames(ping)
             if not session.closed:
