@@ -151,7 +151,7 @@ def _profit_of_slices(net: Net, w: Work, q: Search, unreached: float) -> float:
 def _is_reached(price: float, unreached: float) -> bool:
     """Whether a token is in the part of the market that is asked about.
 
-    One that fetches nothing there has no price, and one with one neighbour that is not reached that of it, times a rate.
+    One that fetches nothing there has no price; one whose only neighbour is not reached has that of it, times a rate.
     """
     return bool(0.0 < price < unreached * FAINT)
 

@@ -276,7 +276,7 @@ class NetworkStats:
             shard.executed.begin_anew()
 
     def not_executable(self, tx_hash: bytes) -> None:
-        """A transaction was proposed and not executed: it does not wait for a block any more, unless it is sent again."""
+        """A transaction was proposed and not executed: it waits for no block any more, unless it is sent again."""
         self._waiting.pop(tx_hash, None)
         self._counted.pop(tx_hash, None)
 
