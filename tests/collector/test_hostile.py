@@ -21,7 +21,7 @@ from millrace.collector.gateway import Gateway, GatewayError
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.dex import entries, wire
-from millrace.dex.document import decode
+from millrace.dex.document import Block, decode
 
 POOLS = {
     "ashswap_stable_pools": ("erd1qqqqqqqqqqqqqpgqaf8fzwmas77xxr7qwnxd6j3qsctv55e74fvsmvq675",),
@@ -310,37 +310,33 @@ async def test_a_block_that_is_none(session: aiohttp.ClientSession, body: str) -
     await server.close()
 
 
-@pytest.mark.parametrize("stamp", [1730000000, 1730000000999])
-async def test_a_block_is_told_in_seconds(session: aiohttp.ClientSession, stamp: int) -> None:
-    """Nodes whose blocks are executed later tell milliseconds under the same name."""
+async def block_of(session: aiohttp.ClientSession, **status: int) -> Block:
+    """The block that a collector makes of a gateway's status of a shard."""
 
     async def answer(_: web.Request) -> web.Response:
-        status = {"erd_current_round": 7, "erd_nonce": 5, "erd_block_timestamp": stamp}
         return web.json_response({"data": {"status": status}})
 
     application = web.Application()
     application.router.add_get("/network/status/1", answer)
     server = TestServer(application)
     await server.start_server()
-    block = await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
+    try:
+        return await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
+    finally:
+        await server.close()
+
+
+@pytest.mark.parametrize("stamp", [1730000000, 1730000000999])
+async def test_a_block_is_told_in_seconds(session: aiohttp.ClientSession, stamp: int) -> None:
+    """Nodes whose blocks are executed later tell milliseconds under the same name."""
+    block = await block_of(session, erd_current_round=7, erd_nonce=5, erd_block_timestamp=stamp)
     assert (block.round, block.nonce, block.timestamp) == (7, 5, 1730000000)
-    await server.close()
 
 
 async def test_where_blocks_are_executed_later_the_executed_one_is_told(session: aiohttp.ClientSession) -> None:
     """Views show the state after the last executed block, however far what is proposed is ahead."""
-
-    async def answer(_: web.Request) -> web.Response:
-        status = {"erd_current_round": 7, "erd_nonce": 5, "erd_block_timestamp": 1, "erd_last_executed_nonce": 3}
-        return web.json_response({"data": {"status": status}})
-
-    application = web.Application()
-    application.router.add_get("/network/status/1", answer)
-    server = TestServer(application)
-    await server.start_server()
-    block = await Gateway(session, CollectorSettings(gateway=str(server.make_url("/")))).block(1)
-    assert block.nonce == 3
-    await server.close()
+    status = {"erd_current_round": 7, "erd_nonce": 5, "erd_block_timestamp": 1, "erd_last_executed_nonce": 3}
+    assert (await block_of(session, **status)).nonce == 3
 
 
 async def test_a_pause_that_is_no_number(standin: Any, session: aiohttp.ClientSession) -> None:
