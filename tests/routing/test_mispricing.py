@@ -9,8 +9,12 @@ import pytest
 
 from millrace.dex.market import DictMarket
 from millrace.routing import router as routers
+from millrace.routing.attempt import Ask
+from millrace.routing.kernelsearch import Ways
+from millrace.routing.limits import path_hops
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Route, Router
+from millrace.routing.shares import NOTHING
 from synthetic import WRAPPED, make_market
 
 MARKETS = ((5, 260, 0.005), (6, 260, 0.01), (7, 400, 0.01), (8, 300, 0.03))
@@ -70,6 +74,26 @@ def test_no_answer_is_below_the_best_single_path_found(seed: int, pools: int, no
                 assert found is not None
                 assert found.execution.amount_out >= single.execution.amount_out
                 assert len({leg.trade.pool.id for leg in found.execution.legs}) <= Limits().pools
+
+
+@pytest.mark.parametrize(("seed", "pools"), [(23, 400), (34, 400), (37, 260)])
+def test_no_answer_is_below_the_flow_in_an_order_around_the_best_path(seed: int, pools: int) -> None:
+    """That holds whether a first look with few partial paths has found the best path or another one."""
+    market = make(seed, pools, 0.03)
+    kernels, wide, plans = market.whole._kernels, market.whole._wide, market.whole._plans
+    held = 0
+    for question in questions(market, seed, 25):
+        search = market.whole.search(*question)
+        room = kernels.room(Limits(), search.sink)
+        path = wide.best(search, path_hops(Limits()), NOTHING, room)
+        flow = kernels.find_in_order(search, Ways.single(path, search), Limits()).flow
+        plan = plans.of_flow(Ask(*question, search, Limits()), flow)
+        if plan is not None:
+            found = answer(market, question, Limits())
+            assert found is not None
+            assert found.execution.amount_out >= plan.amount_out
+            held += 1
+    assert held > 15
 
 
 def test_hops_and_pools_stay_within_their_limits() -> None:

@@ -1,8 +1,9 @@
 """Answers in large markets with mispricing: a good path, the best flow in an order around it, and a split.
 
 The path is found first, with few partial ones kept to each token, and gives an order of the tokens in which no cycle is
-left (`inorder.py`). After the best flow in that order comes a split along paths of any order, exchanged one by one; and
-around all of these a second order, as they say more about the best one than a single path does.
+left (`inorder.py`), and so does a better one, where more partial ones find it. After the best flow in each order comes
+a split along paths of any order, exchanged one by one; and around all of these another order, as they say more about
+the best one than a single path does.
 """
 
 from __future__ import annotations
@@ -73,13 +74,12 @@ class Mispricing:
             self._plans.too_long = int((paid + fee) / float(self._scale[search.sink]))
             edges = self._wide.best(search, hops, NOTHING, room._replace(strict=True)) or edges
             paid, complete = float(self._wide.work.best[0]), True
-        found = self._kernels.find_in_order(search, Ways.single(edges, search), limits)
-        plan = None if algorithm == "greedy" else self._plans.of_flow(ask, found.flow)
-        upper = min(found.upper, self._prices.bound(search))
+        plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), None, self._prices.bound(search))
         if not complete and (plan is None or time.monotonic() < deadline):
             wider = self._wide.best(search, hops, paid, room)
             if wider:
                 edges, paid = wider, float(self._wide.work.best[0])
+                plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), plan, upper)
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
             starts = [edges]
             if room.price > 0.0 and not ask.narrow:  # a path may be worth its fee with others beside it
@@ -93,9 +93,7 @@ class Mispricing:
             if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
                 plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
             if algorithm != "greedy" and len(split.paths) > 1:
-                found = self._kernels.find_in_order(search, ways, limits)
-                plan = better(plan, self._plans.of_flow(ask, found.flow))
-                upper = min(upper, found.upper)
+                plan, upper = self._in_order(ask, algorithm, ways, plan, upper)
             if widest > FEWER and (plan is merged or limits.paths <= FEW):  # flows alike pay enough without
                 plan = better(plan, self._with_fewer(ask, starts))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
@@ -104,6 +102,15 @@ class Mispricing:
         single = self._plans.of_paths(ask, [trades], [1.0], plan)
         near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
         return Best(better(plan, single), single, near, upper)
+
+    def _in_order(
+        self, ask: Ask, algorithm: Algorithm, ways: Ways, plan: Done | None, upper: float
+    ) -> tuple[Done | None, float]:
+        """The best of `plan` and the flow in an order around these paths, and the lower one of both bounds."""
+        found = self._kernels.find_in_order(ask.search, ways, ask.limits)
+        if algorithm != "greedy":
+            plan = self._plans.better(ask, plan, self._plans.of_flow(ask, found.flow))
+        return plan, min(upper, found.upper)
 
     def _with_fewer(self, ask: Ask, starts: list[list[int]]) -> Done | None:
         """The split that a request for few paths gets: where more are exchanged it may end below that."""
