@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
+import re
 import sqlite3
 import time
 from collections import namedtuple
@@ -115,6 +116,16 @@ def test_a_healthy_system(answers: dict[str, Any]) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_a_healthy_edge(answers: dict[str, Any]) -> None:
+    """An edge has no keys and needs no signing process; those it forwards to are looked at instead."""
+    edge = {"role": "edge", "signer": False, "signers": {"ws://one:8200": "ok", "ws://two:8200": "ok"}}
+    answers["/health"] |= edge
+    assert faults(services()) == []
+    answers["/health"] |= {"signers": {"ws://one:8200": "ok", "ws://two:8200": "away"}}
+    (fault,) = faults(services())
+    assert fault.subject == "relayer at ws://two:8200" and "away" in fault.text
+
+
 @pytest.mark.parametrize(
     ("path", "change", "subject", "said"),
     [
@@ -184,6 +195,24 @@ def here(tmp_path: Path, settings: dict[str, Any]) -> list[Finding]:
 def test_a_healthy_machine(tmp_path: Path, machine: dict[str, Any]) -> None:
     """Keys of every shard, a data directory, room and a whole policy: nothing is wrong."""
     assert here(tmp_path, machine) == []
+
+
+@pytest.mark.parametrize("profile", ["documented", "mainnet"])
+def test_keys_by_the_remedies(tmp_path: Path, machine: dict[str, Any], profile: str) -> None:
+    """Whichever rule a network has, keys that are made as `doctor` says are of the shards that lacked one."""
+    machine |= {"profile": profile, "key_files": []}
+    for number in range(6):  # keys are random: by another rule six are hardly ever of the right shards
+        first = tmp_path / f"first{number}.pem"
+        first.write_text(Wallet(bytes([number + 1]) * 32).to_pem())
+        first.chmod(0o600)
+        machine["key_files"] = [str(first)]
+        for finding in here(tmp_path, machine):
+            command = re.findall("`millrace (.*)`", finding.remedy)[0]
+            file = str(tmp_path / f"{number} {finding.text}.pem")
+            made = CliRunner().invoke(main, [file if word == "FILE" else word for word in command.split()])
+            assert made.exit_code == 0, made.output
+            machine["key_files"].append(file)
+        assert len(machine["key_files"]) == 3 and here(tmp_path, machine) == []
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,9 @@ def _of_relayer(health: dict[str, Any]) -> Iterator[Finding]:
     if health.get("journal") != "ok":
         text = f"its journal fails: {health.get('journal')}"
         yield Finding("fault", "relayer", text, "free its disk; see Memory in docs/relayer-operating.md")
-    if health.get("signer") is False:
+    if health.get("role") == "edge":
+        yield from _of_signers(health.get("signers") or {})
+    elif health.get("signer") is False:
         yield Finding("fault", "relayer", "no signing process", "see its log; set key_files if it is to pay")
     if health.get("sponsoring") != "ok":
         remedy = "see Policy in docs/relayer-operating.md"
@@ -176,6 +178,13 @@ def _of_relayer(health: dict[str, Any]) -> Iterator[Finding]:
     if health.get("status") == "ok":
         text = f"ready, {health.get('inFlight')} in flight, {health.get('connections')} connections"
         yield Finding("ok", "relayer", text)
+
+
+def _of_signers(states: dict[str, str]) -> Iterator[Finding]:
+    """Those an edge forwards to: it has no signing process of its own."""
+    states = {url: state for url, state in states.items() if state != "ok"}
+    for url, state in sorted(states.items()):
+        yield Finding("fault", f"relayer at {url}", f"an edge finds it {state}", "ask its own /health; see docs/edges.md")
 
 
 def _of_keys(ready: dict[str, Any]) -> Iterator[Finding]:

@@ -65,8 +65,9 @@ def _of_key_files(files: tuple[str, ...], network: Any) -> Iterator[Finding]:
             text = f"{file} and {shards[shard]} are both of shard {shard}"
             yield Finding("fault", "keys", text, "leave one of them out of key_files")
         shards[shard] = file
+    rule = "" if network.shard_rule == "mask" else f" --rule {network.shard_rule}"
     for shard in sorted(set(range(network.shards)) - set(shards)):
-        remedy = f"`millrace keys new FILE --form pem --shard {shard}`, and name it in key_files"
+        remedy = f"`millrace keys new FILE --form pem --shard {shard}{rule}`, and name it in key_files"
         yield Finding("warning", "keys", f"nobody pays for shard {shard}", remedy)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -55,8 +55,15 @@ def keys() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--form", type=click.Choice(["keystore", "pem", "mnemonic"]), default="keystore", show_default=True)
 @click.option("--shard", type=click.IntRange(0, 2), help="Its address is to live in this shard.")
+@click.option(
+    "--rule",
+    type=click.Choice(["mask", "modulo"]),
+    default="mask",
+    show_default=True,
+    help="Which says the shard: that of live networks, or that of the profile `documented`.",
+)
 @_password
-def new(file: Path, form: str, shard: int | None, password_file: Path | None) -> None:
+def new(file: Path, form: str, shard: int | None, rule: Literal["mask", "modulo"], password_file: Path | None) -> None:
     """Make a new wallet in FILE, which must not exist; only you may read it.
 
     \b
@@ -69,7 +76,7 @@ def new(file: Path, form: str, shard: int | None, password_file: Path | None) ->
     while True:
         words = _new_words() if form == "mnemonic" else ""
         wallet = Wallet.from_mnemonic(words) if words else Wallet.generate()
-        if shard is None or shard_of(wallet.public) == shard:
+        if shard is None or shard_of(wallet.public, rule) == shard:
             break
     if form == "keystore":
         text = wallet.to_keystore(_password_of(password_file, confirm=True))

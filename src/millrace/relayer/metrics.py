@@ -34,6 +34,7 @@ def _gauge(name: str, text: str, *labels: str) -> Measure:
 
 REFUSED = Measure("counter", "relayer_refused_total", "refusals by reason code", ("code",))
 BUDGET_LEFT = _gauge("budget_left_egld", "EGLD a key may still reserve", "shard")
+BUDGET = _gauge("budget_egld", "EGLD a key may reserve while nothing of its budget is used", "shard")
 AT_RISK = _gauge("at_risk_egld", "EGLD signed and not known to be over", "shard")
 BALANCE = _gauge("balance_egld", "EGLD a key holds at least", "shard")
 BALANCE_LOW = _gauge("balance_low", "1 below the alert balance", "shard")
@@ -90,7 +91,7 @@ GOSSIP = (
 )
 DECLARED: tuple[Measure, ...] = (
     REFUSED, *(measure for measure, _ in (*COUNTERS, *GAUGES)), *(measure for measure, _ in HISTOGRAMS),
-    BUDGET_LEFT, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST, PROGRAMME_LEFT,
+    BUDGET_LEFT, BUDGET, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST, PROGRAMME_LEFT,
     PROGRAMME_USERS, SIMULATIONS, RECEIVER_FEES, BLOCK_AGE, EXECUTION_LAG, EXECUTION_LATE,
     *(measure for measure, _ in GOSSIP), GOSSIP_PEERS,
 )  # fmt: skip
@@ -138,13 +139,14 @@ class _RelayerCollector(Collector):
     def _keys(self) -> Iterator[Metric]:
         """Money."""
         sponsor = self._parts.lifecycle.sponsor
-        measures = (BUDGET_LEFT, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST)
-        left, risk, balance, low, written_off, pays, empty, lost = families = [each.family() for each in measures]
+        measures = (BUDGET_LEFT, BUDGET, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST)
+        left, budget, risk, balance, low, written_off, pays, empty, lost = families = [each.family() for each in measures]
         for shard, key in sorted(self._parts.relayers().by_shard.items()):
             labels = [str(shard)]
             standing = sponsor.standing_of(key)
             state, used = standing.state, standing.used
             left.add_metric(labels, standing.left / ATOMIC)
+            budget.add_metric(labels, sponsor.policy.budget.most_at_once / ATOMIC)
             risk.add_metric(labels, used.at_risk / ATOMIC)
             written_off.add_metric(labels, standing.written_off / ATOMIC)
             lost.add_metric(labels, used.lost_hour / ATOMIC)

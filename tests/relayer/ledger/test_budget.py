@@ -105,6 +105,13 @@ def test_a_fee_that_cannot_be(told: int, counted: int) -> None:
     assert budgets.left(KEY, 0.0, budget) == 100 - counted
 
 
+@pytest.mark.parametrize("name", ["per_minute", "per_hour", "per_day", "at_risk", "loss_per_hour"])
+def test_all_is_left_while_nothing_is_used(name: str) -> None:
+    """What may be reserved at once is what is left before anything was, whichever sum is the smallest."""
+    budget = Budget(**EVERYTHING | {name: 7})
+    assert budget.most_at_once == Budgets().left(KEY, 0.0, budget) == 7
+
+
 def test_settled_fees_free_the_rest() -> None:
     """Settling at the real fee gives the difference back; a refund gives all of it back."""
     budget = Budget(per_minute=10, per_hour=10, per_day=10, at_risk=10)
