@@ -140,7 +140,9 @@ class _RelayerCollector(Collector):
         """Money."""
         sponsor = self._parts.lifecycle.sponsor
         measures = (BUDGET_LEFT, BUDGET, AT_RISK, BALANCE, BALANCE_LOW, WRITTEN_OFF, KEY_PAYS, TIME_TO_EMPTY, LOST)
-        left, budget, risk, balance, low, written_off, pays, empty, lost = families = [each.family() for each in measures]
+        left, budget, risk, balance, low, written_off, pays, empty, lost = families = [
+            each.family() for each in measures
+        ]
         for shard, key in sorted(self._parts.relayers().by_shard.items()):
             labels = [str(shard)]
             standing = sponsor.standing_of(key)
