@@ -49,6 +49,10 @@ def test_the_limits_are_the_networks_less_a_margin() -> None:
         ({"pools_url": "http://two hosts/pools"}, "pools_url: is no address, as there is a space in it"),
         ({"gateway": "gateway.multiversx.com"}, "gateway: is no address"),
         ({"chain_api_url": "api.multiversx.com"}, "chain_api_url: is no address"),
+        ({"contract": "erd1qqq"}, "contract: "),
+        ({"contract": ""}, "contract: "),
+        ({"default_slippage": "1"}, "default_slippage: expected a fraction from 0 to below 1, got '1'"),
+        ({"default_slippage": "0.5%"}, "default_slippage: expected a fraction from 0 to below 1"),
     ],
 )
 def test_limits_that_make_no_sense_are_refused_by_name(change: dict[str, Any], words: str) -> None:

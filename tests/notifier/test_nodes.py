@@ -17,6 +17,7 @@ from millrace.notifier.app import Notifier
 from millrace.notifier.journal.dead_letter_list import listed
 from millrace.notifier.journal.file_store import Store
 from millrace.runtime import websocket
+from millrace.runtime.settings import Secret
 
 from .helpers import WAIT, event, notifier, peers, save_block
 
@@ -98,7 +99,10 @@ async def test_frames_that_are_no_envelope(tmp_path: Path) -> None:
 
 async def test_secrets(tmp_path: Path) -> None:
     """With secrets set, only a node that shows one may connect; consumers are not concerned."""
-    async with notifier(tmp_path, node_secrets={"n1": "s1", "n2": "s2"}) as running, peers(running) as connect:
+    async with (
+        notifier(tmp_path, node_secrets={"n1": Secret("s1"), "n2": Secret("s2")}) as running,
+        peers(running) as connect,
+    ):
         for headers in (None, {"Authorization": "Bearer s3"}, {"Authorization": "s1x"}):
             with pytest.raises(websocket.CONNECT_ERRORS):
                 await connect.node(headers=headers)

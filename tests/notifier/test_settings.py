@@ -21,13 +21,20 @@ def test_every_source(tmp_path: Path) -> None:
         env={"MILLRACE_NOTIFIER__NODE_URLS": '["ws://a:1", "ws://b:2"]'},
         overrides={"data_dir": "/var/lib/millrace", "port": "0"},
     )
+    assert settings.node_secrets["first"].reveal() == "s1"
     assert settings == NotifierSettings(
         finalized_wait=2.5,
-        node_secrets={"first": "s1"},
+        node_secrets=settings.node_secrets,
         node_urls=("ws://a:1", "ws://b:2"),
         data_dir=Path("/var/lib/millrace"),
         port=0,
     )
+
+
+def test_an_empty_secret_of_a_node_is_refused() -> None:
+    """With it everybody who sends no header would be that node."""
+    with pytest.raises(SettingsError, match="node_secrets: 'second' has an empty secret"):
+        load("notifier", NotifierSettings, env={}, overrides={"node_secrets": '{"first": "s1", "second": ""}'})
 
 
 @pytest.mark.parametrize(

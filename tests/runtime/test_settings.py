@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from millrace.localnet.settings import LocalnetSettings
+from millrace.notifier.settings import NotifierSettings
 from millrace.relayer.settings import RelayerSettings
 from millrace.runtime.settings import Secret, SettingsError, load, parse_overrides
 
@@ -129,6 +133,23 @@ def test_flag_form() -> None:
     assert parse_overrides(("a-b=1", "c=x=y")) == {"a_b": "1", "c": "x=y"}
     with pytest.raises(SettingsError, match="field=value"):
         parse_overrides(("port",))
+
+
+@pytest.mark.parametrize("text", ['{"a": "hunter2",}', "{a: hunter2}", '["hunter2"]', '{"a": ["hunter2"]}'])
+def test_what_is_wrong_with_secrets_is_told_without_them(text: str) -> None:
+    """Of a setting that holds secrets an error shows the name alone, and so does its traceback."""
+    with pytest.raises(SettingsError, match="NODE_SECRETS: is not a value for this setting") as caught:
+        load("notifier", NotifierSettings, env={"MILLRACE_NOTIFIER__NODE_SECRETS": text})
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(SettingsError, match=r"--set redis_url…: write it as field=value"):
+        parse_overrides(("redis_url:redis://:hunter2@host",))
+
+
+@pytest.mark.parametrize(("service", "kind"), [("relayer", RelayerSettings), ("localnet", LocalnetSettings)])
+def test_a_network_that_nobody_knows_is_refused_by_name(service: str, kind: type[Any]) -> None:
+    """The start says so in words, for relayer and local chain alike."""
+    with pytest.raises(SettingsError, match="unknown network profile 'main'; known are"):
+        load(service, kind, env={}, overrides={"profile": "main"})
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "nan"])

@@ -19,6 +19,7 @@ from millrace.aggregator.settings import (
     MOST_PROFIT_BPS,
     MOST_SPLITS,
     AggregatorSettings,
+    decimal,
 )
 from millrace.chain import address
 from millrace.routing.costs import CALLS_PER_TRANSACTION
@@ -49,7 +50,6 @@ ANY_REFERRAL = (1 << 64) - 1
 """The contract takes a referral's id as 64 bits."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
-_DECIMAL = re.compile(r"([0-9]{1,3}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE]-?[0-9]{1,2})?")
 _INTEGER = re.compile(r"[0-9]{1,20}")
 
 Default = TypeVar("Default", int, int | None)
@@ -155,10 +155,9 @@ def parse_amounts(query: Query, name: str, most: int) -> list[int]:
 @lru_cache(maxsize=1024)  # clients ask with the same few
 def parse_slippage(text: str) -> Decimal:
     """A decimal fraction in [0, 1). Never a binary float: `0.01` is one hundredth."""
-    if _DECIMAL.fullmatch(text):
-        value = Decimal(text)
-        if 0 <= value < 1:
-            return value
+    value = decimal(text)
+    if value is not None and value < 1:
+        return value
     raise ApiError("invalid slippage: expected a fraction from 0 to less than 1, such as 0.01")
 
 
@@ -224,10 +223,9 @@ def _algorithm(text: str | None) -> Algorithm:
 def _price_impact(text: str | None) -> Decimal | None:
     if text is None:
         return None
-    if _DECIMAL.fullmatch(text):
-        value = Decimal(text)
-        if 0 <= value <= 1:
-            return value
+    value = decimal(text)
+    if value is not None and value <= 1:
+        return value
     raise ApiError("invalid maxPriceImpact: expected a fraction from 0 to 1, such as 0.05")
 
 

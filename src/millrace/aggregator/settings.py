@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+
 import msgspec
 
 from millrace.chain import address
@@ -33,6 +36,20 @@ MOST_GAS_PRICE = 1000 * MIN_GAS_PRICE
 MOST_WORKERS = 64  # more processors than that are better used by several machines
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+
+_FRACTION = re.compile(r"([0-9]{1,3}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE]-?[0-9]{1,2})?")
+
+
+def decimal(text: str) -> Decimal | None:
+    """A decimal of at least 0 in plain ASCII, or None."""
+    return Decimal(text) if _FRACTION.fullmatch(text) else None
+
+
+def _check_address(name: str, text: str) -> None:
+    try:
+        address.decode(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
@@ -172,8 +189,12 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
                 raise ValueError(f"referrals: {name!r} is no id")
             if min(static, referral) < 0 or static + referral > MOST_FEE_BPS:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
-        if self.referral_sender:
-            address.decode(self.referral_sender)
+        for name in ("contract", "referral_sender"):
+            if getattr(self, name) or name == "contract":
+                _check_address(name, getattr(self, name))
+        slippage = decimal(self.default_slippage)
+        if slippage is None or slippage >= 1:
+            raise ValueError(f"default_slippage: expected a fraction from 0 to below 1, got {self.default_slippage!r}")
         if not 1 <= self.referral_seconds <= 86_400:
             raise ValueError(f"referral_seconds: expected 1 to 86400, got {self.referral_seconds:g}")
         for name, most in NETWORK_LIMITS.items():

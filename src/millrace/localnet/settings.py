@@ -104,6 +104,10 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     max_known_transactions: Count = 50_000
     """Transactions the chain API remembers; the oldest are forgotten."""
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for a network that nobody knows."""
+        self.network()
+
     @property
     def supernova_round(self) -> int:
         """The first round whose blocks are proposed first and executed later."""

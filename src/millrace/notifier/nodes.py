@@ -142,7 +142,7 @@ class Ingest:
         known = ""
         for name, secret in self.settings.node_secrets.items():
             # All are compared, so that the time taken tells nothing.
-            if hmac.compare_digest(shown, secret.encode()):
+            if hmac.compare_digest(shown, secret.reveal().encode()):
                 known = name
         if not known:
             raise websocket.Refuse(401, "send the node's secret as Authorization: Bearer <secret>")

@@ -53,7 +53,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """WebSocket connections at once, nodes and consumers together; more are answered with 503."""
     max_nodes: Positive = 64
     """Node connections at once; more are answered with 503."""
-    node_secrets: dict[str, str] = msgspec.field(default_factory=dict)
+    node_secrets: dict[str, Secret] = msgspec.field(default_factory=dict)
     """Name of a node -> the secret it sends as `Authorization: Bearer <secret>`. Empty: every node is welcome."""
     node_urls: tuple[str, ...] = ()
     """Nodes in server mode that the notifier connects to, such as `ws://10.0.0.5:22111`; `/save` is added."""
@@ -141,6 +141,9 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     rounds of any length."""
 
     def __post_init__(self) -> None:
+        empty = next((name for name, secret in self.node_secrets.items() if not secret), None)
+        if empty is not None:
+            raise ValueError(f"node_secrets: {empty!r} has an empty secret, with which everybody would be welcome")
         unknown = sorted(set(self.service_bus_topics) - set(BUS_KINDS))
         if unknown:
             raise ValueError(f"service_bus_topics: no kind {unknown[0]!r}; kinds are {', '.join(BUS_KINDS)}")

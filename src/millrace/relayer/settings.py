@@ -207,7 +207,8 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Finished submissions stay in the journal this long, to answer repeated ones."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a wait that admits nobody."""
+        """Raises `ValueError` for a network that nobody knows, and for a wait that admits nobody."""
+        self.network()
         if not self.max_wait > 0:
             raise ValueError(f"max_wait: expected more than 0, got {self.max_wait:g}")
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -30,6 +31,7 @@ SECTIONS = {
 }
 """The services, each with its struct: one file may hold the settings of all of them."""
 _PREFIX = "MILLRACE_"
+_NOT_OF_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 MAX_PORT = 65_535
 _MOST_NAMED = 100  # names in an error: the longest table has some seventy, all tables together more than anybody reads
 
@@ -140,7 +142,8 @@ def parse_overrides(pairs: list[str] | tuple[str, ...]) -> dict[str, str]:
     for pair in pairs:
         field, found, text = pair.partition("=")
         if not found or not field:
-            raise SettingsError(f"--set {pair}: write it as field=value")
+            name = _NOT_OF_A_NAME.split(pair, maxsplit=1)[0]  # no more of it: the rest may be a secret
+            raise SettingsError(f"--set {name}…: write it as field=value")
         result[field.replace("-", "_")] = text
     return result
 
@@ -181,7 +184,15 @@ def _from_text(source: str, field: str, text: str, types: Mapping[str, Any]) -> 
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_decode)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
+        if _holds_secret(kind):  # what stands at fault may be a part of one
+            raise SettingsError(
+                f"{source}: is not a value for this setting (not shown, as it holds a secret)"
+            ) from None
         raise SettingsError(f"{source}: {text!r} is not a value for this setting: {error}") from error
+
+
+def _holds_secret(kind: Any) -> bool:
+    return kind is Secret or any(map(_holds_secret, get_args(kind)))
 
 
 def _decode(kind: type[Any], value: Any) -> Any:
