@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from millrace.chain import outport
+from millrace.notifier.brokers import claims
 from millrace.notifier.brokers.claims import Claims
 from millrace.notifier.brokers.item import Item, Verdict
 from millrace.notifier.rules.dedup import Block, State
@@ -217,6 +218,50 @@ async def test_redis_away(server: RedisServer, sides: Sides) -> None:
     await server.restart()
     late = sides()
     await late.until(PASS, item(1009, outport.REVERT_INDEXED_BLOCK))
+
+
+async def test_marks_are_written_as_soon_as_redis_answers(
+    server: RedisServer, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A moment without Redis leaves no stretch of unmarked events behind, which a death would publish twice."""
+    monkeypatch.setattr(claims, "_RETRY_SECONDS", 3600.0)
+    first = sides()
+    await first.until(PUBLISH, SAVE)
+    server.kill()
+    first.claims.confirmed(SAVE.sequence)
+    async with asyncio.timeout(WAIT):
+        while not first.failures:
+            await asyncio.sleep(0.01)
+    assert first.claims._marks
+    await server.restart()
+    await first.publish(REVERT)
+    assert (await sides().judge(SAVE, REVERT))[0] is PASS
+
+
+async def test_what_was_judged_alone_is_little(server: RedisServer, sides: Sides) -> None:
+    """A Redis that comes back is asked again after 16 events: those that were judged without it go out in any case."""
+    first = sides()
+    await first.until(PUBLISH, SAVE)
+    server.kill()
+    verdict, judged = await first.judge(*(item(number) for number in range(10, 1000)))
+    assert verdict is PUBLISH and len(judged) == 16
+
+
+async def test_a_silent_redis_is_not_waited_for_at_each_batch(
+    server: RedisServer, sides: Sides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one call without an answer the leader publishes without asking, until Redis has been given its time."""
+    first = sides(claim_lease=3600.0)  # so that nothing else asks
+    await first.until(PUBLISH, SAVE)
+    monkeypatch.setattr(claims, "CALL_SECONDS", 0.5)
+    server.pause()
+    try:
+        verdicts = [(await first.judge(item(number)))[0] for number in range(10, 40)]
+    finally:
+        server.resume()
+    assert verdicts == [PUBLISH] * 30 and first.failures < 5
+    await first.publish(REVERT)
+    assert not first.claims.trouble
 
 
 async def test_redis_forgets(server: RedisServer, sides: Sides) -> None:

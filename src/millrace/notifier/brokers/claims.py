@@ -27,6 +27,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from millrace.chain import outport
 from millrace.notifier.brokers.item import Item, Verdict
@@ -42,6 +43,7 @@ _log_away = OccasionalLog(log, logging.WARNING, "Redis cannot be asked; events m
 
 CALL_SECONDS = 2.0  # for one answer of Redis
 _JUDGED_AT_ONCE = 256  # events
+_JUDGED_ALONE = 16  # events while Redis is away: what is judged is sent, also when Redis is back and knows better
 _WAITING_MARKS = 65_536  # while Redis is away; older ones are forgotten, and their events may come twice
 _RECENT_MARKS = 4_096  # told again to a Redis that has lost its memory
 _MARKS_AT_ONCE = 512
@@ -97,6 +99,7 @@ class Claims:
         self._count_failure = count_failure
         self._passed_ms = 0
         self._heard = 0.0  # loop time of Redis' latest answer
+        self._silent_until = 0.0  # loop time; nothing that waits to be sent asks a Redis that gives no answer
         self._under_way: dict[int, Item] = {}
         self._marks: deque[Item] = deque(maxlen=_WAITING_MARKS)
         self._recent: deque[Item] = deque(maxlen=_RECENT_MARKS)
@@ -104,6 +107,8 @@ class Claims:
         self._forgotten = False
         self._contradiction = 0, 0.0  # sequence, and when it was first seen
         self._news = asyncio.Event()
+        self._back = asyncio.Event()
+        """Redis has answered since a mark could not be written: what is confirmed and not marked may come twice."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
         self.leading = False
@@ -136,10 +141,13 @@ class Claims:
         `items` follow each other in the journal. To be published they may come back with another message id.
         """
         items = items[:_JUDGED_AT_ONCE]
+        if asyncio.get_running_loop().time() < self._silent_until:
+            return self._judge_alone(items)
         try:
             turn = await self._turn(items)
         except _ERRORS as error:
-            return self._judge_alone(items, error)
+            self._failed(error)
+            return self._judge_alone(items)
         verdict: Verdict | None = None
         alike: list[Item] = []
         for number, item in enumerate(items):
@@ -181,9 +189,9 @@ class Claims:
             return False
         return (own.state is State.REVERTED) == (item.topic == outport.REVERT_INDEXED_BLOCK)
 
-    def _judge_alone(self, items: Sequence[Item], error: BaseException) -> tuple[Verdict, list[Item]]:
+    def _judge_alone(self, items: Sequence[Item]) -> tuple[Verdict, list[Item]]:
         """Redis is away: nothing may be lost for that, so in the end everybody publishes."""
-        self._failed(error)
+        items = items[:_JUDGED_ALONE]
         lonely = (asyncio.get_running_loop().time() - self._heard) * 1000 > self._lease_ms
         if not self.leading and not lonely:
             return Verdict.WAIT, list(items)
@@ -249,8 +257,11 @@ class Claims:
                 await self._remind()
             except _ERRORS as error:
                 self._failed(error)
+                self._back.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_RETRY_SECONDS):
+                        await self._back.wait()
                 self._news.set()
-                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _mark(self) -> None:
         """Write the marks that are due, oldest first."""
@@ -293,12 +304,16 @@ class Claims:
 
     def _answered(self) -> None:
         self._heard = asyncio.get_running_loop().time()
+        self._silent_until = 0.0
+        self._back.set()
         if self.trouble:
             log.info("Redis answers again", extra={"broker": self._prefix})
             self.trouble = ""
 
     def _failed(self, error: BaseException) -> None:
         self.trouble = f"Redis: {type(error).__name__}"
+        if isinstance(error, (TimeoutError, RedisTimeoutError)):
+            self._silent_until = asyncio.get_running_loop().time() + CALL_SECONDS
         self._count_failure()
         _log_away(why=str(error)[:200])
 
