@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.rules import normalise as rules
-from millrace.notifier.rules import slices
+from millrace.notifier.rules import raw_events, slices
 from millrace.notifier.rules.earlier import Memory
 from millrace.notifier.rules.raw_events import MULTI_TRANSFER, TRANSFERS
 
@@ -230,6 +230,33 @@ def test_results_without_a_transaction_take_none_of_another() -> None:
     assert rules.facts_of(0, sliced.transactionPool, block.blockData.body).originals == {"bb": TX.hex()}
 
 
+@pytest.mark.parametrize("turn", ["hash last", "hash twice", "no hash", "a short hash"])
+def test_a_log_that_no_go_node_writes_so_is_read_too(turn: str) -> None:
+    """Wherever and however often a log names its hash, the last one counts, and the log gets its transaction's."""
+    block = save_block(0, 1)
+    add_result(block, RESULT, TX)
+    add_log(block, TX.hex(), [transfer()])
+    add_log(block, TX.hex(), [transfer(b"\x06")])
+    sliced = slices.SlicedBlock.FromString(block.SerializeToString())
+    name, rest = sliced.transactionPool.logs[0][:66], sliced.transactionPool.logs[0][66:]
+    name, other = name.replace(TX.hex().encode(), RESULT.hex().encode()), name
+    turned = {
+        "hash last": rest + name,
+        "hash twice": other + rest + name,
+        "no hash": rest,
+        "a short hash": b"\x0a\x02ab" + rest,
+    }[turn]
+    sliced.transactionPool.logs[0] = turned
+    facts = rules.facts_of(0, sliced.transactionPool, block.blockData.body)
+    rules.normalise(sliced.transactionPool, facts, Memory())
+    logs = pb.OutportBlock.FromString(sliced.SerializeToString()).transactionPool.logs
+    wanted = {"no hash": "", "a short hash": "ab"}.get(turn, TX.hex())
+    assert [(log.txHash, list(log.log.events)) for log in logs] == [
+        (wanted, [transfer()]),
+        (TX.hex(), [transfer(b"\x06")]),
+    ]
+
+
 def test_an_event_out_of_order_is_read_too() -> None:
     """Fields of an event in another order than Go's mean the same: a failure so written takes transfers back."""
     block = save_block(0, 1)
@@ -241,7 +268,7 @@ def test_an_event_out_of_order_is_read_too() -> None:
     sliced, _, _ = slices.cut(payload.replace(straight, turned), block)
     facts = rules.facts_of(0, sliced.transactionPool, block.blockData.body)
     rules.normalise(sliced.transactionPool, facts, Memory())
-    assert list(sliced.transactionPool.logs[0].log.events) == [turned]
+    assert list(raw_events.events_of(sliced.transactionPool.logs[0])) == [turned]
 
 
 def test_what_an_arrived_transaction_sends_on_is_told_once() -> None:

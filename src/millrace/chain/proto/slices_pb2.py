@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!millrace/chain/proto/slices.proto\x12\x15millrace.chain.slices\"\xf4\x03\n\x0bSlicedBlock\x12\x0f\n\x07shardID\x18\x01 \x01(\r\x12\x39\n\tblockData\x18\x02 \x01(\x0b\x32&.millrace.chain.slices.SlicedBlockData\x12:\n\x0ftransactionPool\x18\x03 \x01(\x0b\x32!.millrace.chain.slices.SlicedPool\x12\x1c\n\x14headerGasConsumption\x18\x04 \x03(\x0c\x12\x17\n\x0f\x61lteredAccounts\x18\x05 \x03(\x0c\x12\x1e\n\x16notarizedHeadersHashes\x18\x06 \x03(\x0c\x12\x16\n\x0enumberOfShards\x18\x07 \x01(\r\x12\x16\n\x0esignersIndexes\x18\x08 \x03(\x04\x12\x1e\n\x16highestFinalBlockNonce\x18\t \x01(\x04\x12\x1d\n\x15highestFinalBlockHash\x18\n \x01(\x0c\x12\x13\n\x0bleaderIndex\x18\x0b \x01(\x04\x12\x11\n\tleaderKey\x18\x0c \x01(\x0c\x12\x15\n\rstateAccesses\x18\r \x03(\x0c\x12\x1d\n\x15stateAccessesForBlock\x18\x0e \x03(\x0c\x12\x1b\n\x12\x63\x61rryingHeaderHash\x18\xe9\x07 \x01(\x0c\x12\x1c\n\x13\x63\x61rryingHeaderNonce\x18\xea\x07 \x01(\x04\"\xea\x01\n\x0fSlicedBlockData\x12\x0f\n\x07shardID\x18\x01 \x01(\r\x12\x13\n\x0bheaderBytes\x18\x02 \x01(\x0c\x12\x12\n\nheaderType\x18\x03 \x01(\x0c\x12\x12\n\nheaderHash\x18\x04 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x05 \x03(\x0c\x12\x1c\n\x14intraShardMiniBlocks\x18\x06 \x03(\x0c\x12\r\n\x05proof\x18\x07 \x03(\x0c\x12\x13\n\x0btimestampMs\x18\x08 \x01(\x04\x12\x39\n\x07results\x18\t \x03(\x0b\x32(.millrace.chain.slices.SlicedResultEntry\"a\n\x11SlicedResultEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.millrace.chain.slices.SlicedResultB\x06\n\x04_key\"\xd7\x01\n\x0cSlicedResult\x12\x13\n\x0bheaderNonce\x18\x01 \x01(\x04\x12\x13\n\x0btimestampMs\x18\x02 \x01(\x04\x12\x0c\n\x04\x62ody\x18\x03 \x03(\x0c\x12\x1c\n\x14intraShardMiniBlocks\x18\x04 \x03(\x0c\x12:\n\x0ftransactionPool\x18\x05 \x01(\x0b\x32!.millrace.chain.slices.SlicedPool\x12\x17\n\x0f\x61lteredAccounts\x18\x06 \x03(\x0c\x12\x1c\n\x14headerGasConsumption\x18\x07 \x03(\x0c\"\xaf\x02\n\nSlicedPool\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x1c\n\x14smartContractResults\x18\x02 \x03(\x0c\x12\x0f\n\x07rewards\x18\x03 \x03(\x0c\x12\x10\n\x08receipts\x18\x04 \x03(\x0c\x12\x12\n\ninvalidTxs\x18\x05 \x03(\x0c\x12\x32\n\x04logs\x18\x06 \x03(\x0b\x32$.millrace.chain.slices.SlicedLogData\x12,\n$scheduledExecutedSCRSHashesPrevBlock\x18\x07 \x03(\x0c\x12\x32\n*scheduledExecutedInvalidTxsHashesPrevBlock\x18\x08 \x03(\x0c\x12 \n\x18unexecutableTransactions\x18\t \x03(\x0c\"N\n\rSlicedLogData\x12\x0e\n\x06txHash\x18\x01 \x01(\t\x12-\n\x03log\x18\x02 \x01(\x0b\x32 .millrace.chain.slices.SlicedLog\",\n\tSlicedLog\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65vents\x18\x02 \x03(\x0c\"<\n\x0cKeyedLogData\x12,\n\x03log\x18\x02 \x01(\x0b\x32\x1f.millrace.chain.slices.KeyedLog\";\n\x08KeyedLog\x12/\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x1f.millrace.chain.slices.EventKey\"?\n\x08\x45ventKey\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\x12\n\nidentifier\x18\x02 \x01(\x0c\x12\x0e\n\x06topics\x18\x03 \x03(\x0c\"U\n\rResultColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\x37\n\x05value\x18\x02 \x01(\x0b\x32(.millrace.chain.slices.ResultInfoColumns\"]\n\x11ResultInfoColumns\x12H\n\x13smartContractResult\x18\x01 \x01(\x0b\x32+.millrace.chain.slices.ResultContentColumns\".\n\x14ResultContentColumns\x12\x16\n\x0eoriginalTxHash\x18\n \x03(\x0c\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!millrace/chain/proto/slices.proto\x12\x15millrace.chain.slices\"\xf4\x03\n\x0bSlicedBlock\x12\x0f\n\x07shardID\x18\x01 \x01(\r\x12\x39\n\tblockData\x18\x02 \x01(\x0b\x32&.millrace.chain.slices.SlicedBlockData\x12:\n\x0ftransactionPool\x18\x03 \x01(\x0b\x32!.millrace.chain.slices.SlicedPool\x12\x1c\n\x14headerGasConsumption\x18\x04 \x03(\x0c\x12\x17\n\x0f\x61lteredAccounts\x18\x05 \x03(\x0c\x12\x1e\n\x16notarizedHeadersHashes\x18\x06 \x03(\x0c\x12\x16\n\x0enumberOfShards\x18\x07 \x01(\r\x12\x16\n\x0esignersIndexes\x18\x08 \x03(\x04\x12\x1e\n\x16highestFinalBlockNonce\x18\t \x01(\x04\x12\x1d\n\x15highestFinalBlockHash\x18\n \x01(\x0c\x12\x13\n\x0bleaderIndex\x18\x0b \x01(\x04\x12\x11\n\tleaderKey\x18\x0c \x01(\x0c\x12\x15\n\rstateAccesses\x18\r \x03(\x0c\x12\x1d\n\x15stateAccessesForBlock\x18\x0e \x03(\x0c\x12\x1b\n\x12\x63\x61rryingHeaderHash\x18\xe9\x07 \x01(\x0c\x12\x1c\n\x13\x63\x61rryingHeaderNonce\x18\xea\x07 \x01(\x04\"\xea\x01\n\x0fSlicedBlockData\x12\x0f\n\x07shardID\x18\x01 \x01(\r\x12\x13\n\x0bheaderBytes\x18\x02 \x01(\x0c\x12\x12\n\nheaderType\x18\x03 \x01(\x0c\x12\x12\n\nheaderHash\x18\x04 \x01(\x0c\x12\x0c\n\x04\x62ody\x18\x05 \x03(\x0c\x12\x1c\n\x14intraShardMiniBlocks\x18\x06 \x03(\x0c\x12\r\n\x05proof\x18\x07 \x03(\x0c\x12\x13\n\x0btimestampMs\x18\x08 \x01(\x04\x12\x39\n\x07results\x18\t \x03(\x0b\x32(.millrace.chain.slices.SlicedResultEntry\"a\n\x11SlicedResultEntry\x12\x10\n\x03key\x18\x01 \x01(\x0cH\x00\x88\x01\x01\x12\x32\n\x05value\x18\x02 \x01(\x0b\x32#.millrace.chain.slices.SlicedResultB\x06\n\x04_key\"\xd7\x01\n\x0cSlicedResult\x12\x13\n\x0bheaderNonce\x18\x01 \x01(\x04\x12\x13\n\x0btimestampMs\x18\x02 \x01(\x04\x12\x0c\n\x04\x62ody\x18\x03 \x03(\x0c\x12\x1c\n\x14intraShardMiniBlocks\x18\x04 \x03(\x0c\x12:\n\x0ftransactionPool\x18\x05 \x01(\x0b\x32!.millrace.chain.slices.SlicedPool\x12\x17\n\x0f\x61lteredAccounts\x18\x06 \x03(\x0c\x12\x1c\n\x14headerGasConsumption\x18\x07 \x03(\x0c\"\x89\x02\n\nSlicedPool\x12\x14\n\x0ctransactions\x18\x01 \x03(\x0c\x12\x1c\n\x14smartContractResults\x18\x02 \x03(\x0c\x12\x0f\n\x07rewards\x18\x03 \x03(\x0c\x12\x10\n\x08receipts\x18\x04 \x03(\x0c\x12\x12\n\ninvalidTxs\x18\x05 \x03(\x0c\x12\x0c\n\x04logs\x18\x06 \x03(\x0c\x12,\n$scheduledExecutedSCRSHashesPrevBlock\x18\x07 \x03(\x0c\x12\x32\n*scheduledExecutedInvalidTxsHashesPrevBlock\x18\x08 \x03(\x0c\x12 \n\x18unexecutableTransactions\x18\t \x03(\x0c\"N\n\rSlicedLogData\x12\x0e\n\x06txHash\x18\x01 \x01(\t\x12-\n\x03log\x18\x02 \x01(\x0b\x32 .millrace.chain.slices.SlicedLog\",\n\tSlicedLog\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\x0e\n\x06\x65vents\x18\x02 \x03(\x0c\"\x1c\n\nLogColumns\x12\x0e\n\x06txHash\x18\x01 \x03(\t\"<\n\x0cKeyedLogData\x12,\n\x03log\x18\x02 \x01(\x0b\x32\x1f.millrace.chain.slices.KeyedLog\";\n\x08KeyedLog\x12/\n\x06\x65vents\x18\x02 \x03(\x0b\x32\x1f.millrace.chain.slices.EventKey\"?\n\x08\x45ventKey\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\x0c\x12\x12\n\nidentifier\x18\x02 \x01(\x0c\x12\x0e\n\x06topics\x18\x03 \x03(\x0c\"U\n\rResultColumns\x12\x0b\n\x03key\x18\x01 \x03(\t\x12\x37\n\x05value\x18\x02 \x01(\x0b\x32(.millrace.chain.slices.ResultInfoColumns\"]\n\x11ResultInfoColumns\x12H\n\x13smartContractResult\x18\x01 \x01(\x0b\x32+.millrace.chain.slices.ResultContentColumns\".\n\x14ResultContentColumns\x12\x16\n\x0eoriginalTxHash\x18\n \x03(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,21 +40,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_SLICEDRESULT']._serialized_start=900
   _globals['_SLICEDRESULT']._serialized_end=1115
   _globals['_SLICEDPOOL']._serialized_start=1118
-  _globals['_SLICEDPOOL']._serialized_end=1421
-  _globals['_SLICEDLOGDATA']._serialized_start=1423
-  _globals['_SLICEDLOGDATA']._serialized_end=1501
-  _globals['_SLICEDLOG']._serialized_start=1503
-  _globals['_SLICEDLOG']._serialized_end=1547
-  _globals['_KEYEDLOGDATA']._serialized_start=1549
-  _globals['_KEYEDLOGDATA']._serialized_end=1609
-  _globals['_KEYEDLOG']._serialized_start=1611
-  _globals['_KEYEDLOG']._serialized_end=1670
-  _globals['_EVENTKEY']._serialized_start=1672
-  _globals['_EVENTKEY']._serialized_end=1735
-  _globals['_RESULTCOLUMNS']._serialized_start=1737
-  _globals['_RESULTCOLUMNS']._serialized_end=1822
-  _globals['_RESULTINFOCOLUMNS']._serialized_start=1824
-  _globals['_RESULTINFOCOLUMNS']._serialized_end=1917
-  _globals['_RESULTCONTENTCOLUMNS']._serialized_start=1919
-  _globals['_RESULTCONTENTCOLUMNS']._serialized_end=1965
+  _globals['_SLICEDPOOL']._serialized_end=1383
+  _globals['_SLICEDLOGDATA']._serialized_start=1385
+  _globals['_SLICEDLOGDATA']._serialized_end=1463
+  _globals['_SLICEDLOG']._serialized_start=1465
+  _globals['_SLICEDLOG']._serialized_end=1509
+  _globals['_LOGCOLUMNS']._serialized_start=1511
+  _globals['_LOGCOLUMNS']._serialized_end=1539
+  _globals['_KEYEDLOGDATA']._serialized_start=1541
+  _globals['_KEYEDLOGDATA']._serialized_end=1601
+  _globals['_KEYEDLOG']._serialized_start=1603
+  _globals['_KEYEDLOG']._serialized_end=1662
+  _globals['_EVENTKEY']._serialized_start=1664
+  _globals['_EVENTKEY']._serialized_end=1727
+  _globals['_RESULTCOLUMNS']._serialized_start=1729
+  _globals['_RESULTCOLUMNS']._serialized_end=1814
+  _globals['_RESULTINFOCOLUMNS']._serialized_start=1816
+  _globals['_RESULTINFOCOLUMNS']._serialized_end=1909
+  _globals['_RESULTCONTENTCOLUMNS']._serialized_start=1911
+  _globals['_RESULTCONTENTCOLUMNS']._serialized_end=1957
 # @@protoc_insertion_point(module_scope)

@@ -106,11 +106,11 @@ class SlicedPool(_message.Message):
     rewards: _containers.RepeatedScalarFieldContainer[bytes]
     receipts: _containers.RepeatedScalarFieldContainer[bytes]
     invalidTxs: _containers.RepeatedScalarFieldContainer[bytes]
-    logs: _containers.RepeatedCompositeFieldContainer[SlicedLogData]
+    logs: _containers.RepeatedScalarFieldContainer[bytes]
     scheduledExecutedSCRSHashesPrevBlock: _containers.RepeatedScalarFieldContainer[bytes]
     scheduledExecutedInvalidTxsHashesPrevBlock: _containers.RepeatedScalarFieldContainer[bytes]
     unexecutableTransactions: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, transactions: _Optional[_Iterable[bytes]] = ..., smartContractResults: _Optional[_Iterable[bytes]] = ..., rewards: _Optional[_Iterable[bytes]] = ..., receipts: _Optional[_Iterable[bytes]] = ..., invalidTxs: _Optional[_Iterable[bytes]] = ..., logs: _Optional[_Iterable[_Union[SlicedLogData, _Mapping]]] = ..., scheduledExecutedSCRSHashesPrevBlock: _Optional[_Iterable[bytes]] = ..., scheduledExecutedInvalidTxsHashesPrevBlock: _Optional[_Iterable[bytes]] = ..., unexecutableTransactions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    def __init__(self, transactions: _Optional[_Iterable[bytes]] = ..., smartContractResults: _Optional[_Iterable[bytes]] = ..., rewards: _Optional[_Iterable[bytes]] = ..., receipts: _Optional[_Iterable[bytes]] = ..., invalidTxs: _Optional[_Iterable[bytes]] = ..., logs: _Optional[_Iterable[bytes]] = ..., scheduledExecutedSCRSHashesPrevBlock: _Optional[_Iterable[bytes]] = ..., scheduledExecutedInvalidTxsHashesPrevBlock: _Optional[_Iterable[bytes]] = ..., unexecutableTransactions: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class SlicedLogData(_message.Message):
     __slots__ = ("txHash", "log")
@@ -127,6 +127,12 @@ class SlicedLog(_message.Message):
     address: bytes
     events: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, address: _Optional[bytes] = ..., events: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class LogColumns(_message.Message):
+    __slots__ = ("txHash",)
+    TXHASH_FIELD_NUMBER: _ClassVar[int]
+    txHash: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, txHash: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class KeyedLogData(_message.Message):
     __slots__ = ("log",)

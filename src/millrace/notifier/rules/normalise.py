@@ -12,12 +12,12 @@ their hash: which others there are shows in their bytes, and only those are take
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
 from millrace.chain.proto import outport_pb2 as pb
-from millrace.chain.proto.slices_pb2 import ResultColumns, SlicedLogData, SlicedPool
+from millrace.chain.proto.slices_pb2 import LogColumns, ResultColumns, SlicedLogData, SlicedPool
 from millrace.notifier.rules.earlier import Memory
 from millrace.notifier.rules.raw_events import (
     FAILURES,
@@ -25,11 +25,16 @@ from millrace.notifier.rules.raw_events import (
     IN_TRANSFERS,
     MULTI_TRANSFER,
     TRANSFERS,
+    events_of,
     hash_of,
     identifier_of,
 )
 
 _MAX_SPLIT_BYTES = 64 * 1024 * 1024  # what the splitting of a block's transfers may produce
+
+_HASH = b"\x0a"  # how a log begins that begins with a hash
+_HEX = 64  # characters of a hash
+_LONG_HASH = _HASH + bytes((_HEX,))
 
 _Event = tuple[bytes, bytes]
 """An event, encoded, and its identifier."""
@@ -79,30 +84,50 @@ def _originals(results: Sequence[bytes]) -> dict[str, str]:
 def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter | None = None) -> None:
     """Apply the rules to the logs of `pool`, in place, and remember what later blocks will need."""
     memory.remember_results(facts.originals)
-    # Each access to a part of a message costs: what is asked for again is taken out once.
-    logs = [(log, log.txHash, log.SerializeToString()) for log in pool.logs]
+    logs, executions = _tidy(pool.logs)
+    together = b"".join(logs)  # one look through all costs half of one through each
+    may_fail, may_split = IN_FAILURES in together, MULTI_TRANSFER in together
     # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
     failed = {
         execution
-        for log, execution, content in logs
-        if IN_FAILURES in content and not FAILURES.isdisjoint(map(identifier_of, log.log.events))
+        for log, execution in zip(logs, executions, strict=True)
+        if may_fail and IN_FAILURES in log and not FAILURES.isdisjoint(map(identifier_of, events_of(log)))
     }
     failed |= facts.invalid
     special = failed | facts.arrived
     rules = _Rules(facts, failed, memory, splitter or Splitter())
     told: list[tuple[str, bytes]] = []
     original_here, original_before = facts.originals.get, memory.original_of
-    for log, execution, content in logs:
+    after: list[bytes] = []
+    for log, execution in zip(logs, executions, strict=True):
         owner = original_here(execution) or original_before(execution) or execution
-        if owner != execution:
-            log.txHash = owner
-        if IN_TRANSFERS not in content:
-            continue
-        if MULTI_TRANSFER in content or execution in special or owner in failed:
-            told += rules.apply(log, execution, owner)
-        else:  # nearly always: all stays as it is
-            told.append((owner, content))
+        kept, tells = log, IN_TRANSFERS in log  # nearly always all stays as it is
+        if tells and ((may_split and MULTI_TRANSFER in log) or execution in special or owner in failed):
+            kept, tells = rules.apply(log, execution, owner)
+        if tells:
+            told.append((owner, kept))
+        after.append(kept if owner == execution else _renamed(kept, owner))
+    pool.logs[:] = after
     memory.remember_transfers(facts.shard, told, facts.leaving)
+
+
+def _tidy(logs: Sequence[bytes]) -> tuple[list[bytes], list[str]]:
+    """Logs that begin with their hash and have no other, and those hashes."""
+    logs = list(logs)
+    hashes = LogColumns.FromString(b"".join(logs)).txHash
+    if len(hashes) == len(logs) and all(log.startswith(_HASH) for log in logs):
+        return logs, list(hashes)
+    read = list(map(SlicedLogData.FromString, logs))  # no Go node writes so
+    return [log.SerializeToString() for log in read], [log.txHash for log in read]
+
+
+def _renamed(log: bytes, owner: str) -> bytes:
+    """A tidy log under another hash."""
+    if len(owner) == _HEX and log.startswith(_LONG_HASH):
+        return _LONG_HASH + owner.encode() + log[len(_LONG_HASH) + _HEX :]
+    read = SlicedLogData.FromString(log)
+    read.txHash = owner
+    return read.SerializeToString()
 
 
 class _Rules:
@@ -116,12 +141,12 @@ class _Rules:
         self._elsewhere: dict[str, dict[int, int]] = {}
         self._confirmed: Counter[tuple[str, int]] = Counter()
 
-    def apply(self, log: SlicedLogData, execution: str, owner: str) -> Iterable[tuple[str, bytes]]:
-        """Apply the rules to the events of a log; what is to be remembered of it."""
-        before = [(event, identifier_of(event)) for event in log.log.events]
+    def apply(self, log: bytes, execution: str, owner: str) -> tuple[bytes, bool]:
+        """The log by the rules, and whether transfers of it are to be remembered."""
+        before = [(event, identifier_of(event)) for event in events_of(log)]
         inside = {identifier for _, identifier in before}
         if TRANSFERS.isdisjoint(inside):
-            return ()
+            return log, False
         undone, arrived = execution in self._failed or owner in self._failed, execution in self._facts.arrived
         events = self._splitter.split(before) if undone or arrived or MULTI_TRANSFER in inside else before
         kept = events
@@ -130,10 +155,11 @@ class _Rules:
         elif arrived:
             kept = self._unconfirmed(events, owner)
         if len(events) != len(before) or len(kept) != len(events):
-            log.log.events[:] = [event for event, _ in kept]
-        if undone or TRANSFERS.isdisjoint(map(itemgetter(1), kept)):
-            return ()
-        return ((owner, log.SerializeToString()),)  # an arrived transaction moves tokens, too, and on to other shards
+            read = SlicedLogData.FromString(log)
+            read.log.events[:] = [event for event, _ in kept]
+            log = read.SerializeToString()
+        # An arrived transaction moves tokens, too, and on to other shards.
+        return log, not undone and not TRANSFERS.isdisjoint(map(itemgetter(1), kept))
 
     def _unconfirmed(self, events: list[_Event], owner: str) -> list[_Event]:
         """The events without transfers that another shard told; each is left out as often as it did."""

@@ -21,6 +21,11 @@ def identifier_of(event: bytes) -> bytes:
     return pb.Event.FromString(event).identifier
 
 
+def events_of(log: bytes) -> Sequence[bytes]:
+    """The events of a log (`SlicedLogData`)."""
+    return SlicedLogData.FromString(log).log.events
+
+
 def hash_of(event: bytes) -> int:
     """Of an event's address, identifier and topics: equal for the two tellings of one transfer.
 
@@ -38,7 +43,7 @@ def transfers_of(logs: Sequence[bytes]) -> list[list[int]]:
     All are read at once: logs that stand one behind the other are one log with the events of all. Each by itself took
     three times as long.
     """
-    counts = [len(SlicedLogData.FromString(log).log.events) for log in logs]
+    counts = [len(events_of(log)) for log in logs]
     read = KeyedLogData.FromString(b"".join(logs))
     read.DiscardUnknownFields()
     events = iter(read.log.events)
