@@ -13,10 +13,9 @@ from aiohttp import web
 
 from millrace.aggregator import referrals
 from millrace.aggregator.answering import Answer, Answering, Prepared
-from millrace.aggregator.query import ANY_REFERRAL
-from millrace.aggregator.referrals import PROBE, Referrals, parse_referral
+from millrace.aggregator.referrals import PROBE, Referrals
 from millrace.aggregator.responses import Simulation, UnsignedTransaction
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings, parse_referral
 from millrace.aggregator.simulation import Simulations
 from millrace.chain import call
 from millrace.dex.aggregator_contract import decode_arguments
@@ -116,6 +115,23 @@ async def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     await until(lambda: known.of(9).source == "contract")
     await until(lambda: known.of(1).source == "contract")
     assert [known.of(number).source for number in (2, 5, 6)] == ["unknown", "unknown", "contract"]
+    await known.close()
+
+
+async def test_an_id_that_cannot_be_read_ends_nothing() -> None:
+    """Whatever goes wrong with one, those after it are read, and its own answer says that it was not."""
+
+    class Faulty(Contract):
+        async def of(self, transaction: UnsignedTransaction) -> Simulation:
+            if decode_arguments(call.parse(base64.b64decode(transaction.data)).args).referral_id == 6:
+                raise RecursionError
+            return await super().of(transaction)
+
+    known = Referrals(ON, Faulty({6: 5, 7: 30}), lambda _: None)
+    for number in (6, 7):
+        known.note(number, WRAPPED)
+    await until(lambda: known.of(7).source == "contract")
+    assert (known.of(6).source, known.of(6).reason, known.failures) == ("unknown", "it cannot be read", 1)
     await known.close()
 
 

@@ -29,10 +29,10 @@ from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import document
 from millrace.aggregator.page import Page
-from millrace.aggregator.query import ANY_REFERRAL, Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
-from millrace.aggregator.referrals import Referrals, parse_referral
+from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
+from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.responses import encode
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings, parse_referral
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.sharing import Sharing
 from millrace.aggregator.simulation import Simulations

@@ -14,6 +14,7 @@ from millrace.aggregator import errors
 from millrace.aggregator.breakdown import DEX_NAMES
 from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.settings import (
+    ANY_REFERRAL,
     MIN_GAS_PRICE,
     MOST_GAS_PRICE,
     MOST_PROFIT_BPS,
@@ -46,8 +47,6 @@ PARAMETERS = frozenset(
     }
 )
 """What a quote knows."""
-ANY_REFERRAL = (1 << 64) - 1
-"""The contract takes a referral's id as 64 bits."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _INTEGER = re.compile(r"[0-9]{1,20}")
