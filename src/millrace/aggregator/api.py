@@ -87,7 +87,7 @@ class Api:
         self.metrics = Metrics(
             feed, self.answering, self.doors, self.nonces, self.simulations, self.referrals, self._tracer
         )
-        self.streams = Streams(settings, feed, self.answering)
+        self.streams = Streams(settings, feed, self.answering, self.referrals.note)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
         self.workers = Workers()
@@ -159,6 +159,7 @@ class Api:
         self.answering.adopt(settings)
         self.sharing.adopt(settings)
         self.directory.adopt(settings)
+        self.streams.adopt(settings)
         snapshot = self._feed.snapshot
         if snapshot is not None:
             snapshot.forget_answers()
@@ -314,6 +315,7 @@ class Api:
         question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
         self._require_fresh(snapshot, question)
         _require_no_simulation(question)
+        self.referrals.note(question.referral_id, snapshot.wrapped)
         client = self._client(request)
         asked = await self.answering.prepare(snapshot, question, client)
         body = await self.answering.run_in_turns(
@@ -328,6 +330,7 @@ class Api:
         question = msgspec.structs.replace(parse_quote(_query(request), self._settings), include_paths=True)
         self._require_fresh(snapshot, question)
         _require_no_simulation(question)
+        self.referrals.note(question.referral_id, snapshot.wrapped)
         asked = await self.answering.prepare(snapshot, question, self._client(request))
         body = (await self.answering.answer(asked)).body
         headers = self._age(snapshot) | {"Content-Security-Policy": drawing.POLICY}
