@@ -33,6 +33,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.snapshot import Filter, Snapshot
 from millrace.aggregator.turns import Turns
+from millrace.aggregator.until import too_late
 from millrace.routing.exactpath import NeedsTime
 from millrace.routing.planner import Planner
 
@@ -155,8 +156,7 @@ class Answering:
             except errors.SimulationFailed:
                 if time.monotonic() <= deadline:
                     raise
-                # With more time there may be a plan.
-                raise (errors.too_many_of_one() if deadline.cut else errors.busy()) from None
+                raise too_late(deadline) from None
             finally:
                 self.cut += deadline.cut
             return found._replace(by_share=deadline.cut)

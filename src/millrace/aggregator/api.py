@@ -322,6 +322,7 @@ class Api:
             lambda deadline: price_ladder(snapshot, asked.planner, question, amounts, self._settings, deadline),
             client,
         )
+        self._require_fresh(snapshot, question)
         return json_response(body, headers=self._age(snapshot))
 
     async def picture(self, request: web.Request) -> web.Response:
@@ -333,6 +334,7 @@ class Api:
         self.referrals.note(question.referral_id, snapshot.wrapped)
         asked = await self.answering.prepare(snapshot, question, self._client(request))
         body = (await self.answering.answer(asked)).body
+        self._require_fresh(snapshot, question)
         headers = self._age(snapshot) | {"Content-Security-Policy": drawing.POLICY}
         return web.Response(body=drawing.draw(body), content_type="image/svg+xml", headers=headers)
 
