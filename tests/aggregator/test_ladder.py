@@ -107,7 +107,10 @@ async def service() -> AsyncIterator[tuple[str, Feed[Snapshot]]]:
 
 @pytest.mark.parametrize(
     ("route", "amounts", "method"),
-    [("price-ladder", {"amounts": "1000000000000000000"}, "run_in_turns"), ("quote.svg", {"amountIn": "1000000000000000000"}, "answer")],
+    [
+        ("price-ladder", {"amounts": "1000000000000000000"}, "run_in_turns"),
+        ("quote.svg", {"amountIn": "1000000000000000000"}, "answer"),
+    ],
 )
 async def test_a_market_that_became_too_old_meanwhile_is_refused(
     service: tuple[str, Feed[Snapshot]],

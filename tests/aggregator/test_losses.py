@@ -54,7 +54,9 @@ def with_rates(*addresses: int) -> PoolDocument:
     """The market, and contracts of one exchange that take a token at a rate."""
     tokens = MARKET.pools[0].tokens
     rated = [
-        HatomSupply(id=f"h{number}", address=bytes([*bytes(31), number]), tokens=tokens, reserves=(1, 10**9), rate=(1, 2))
+        HatomSupply(
+            id=f"h{number}", address=bytes([*bytes(31), number]), tokens=tokens, reserves=(1, 10**9), rate=(1, 2)
+        )
         for number in addresses
     ]
     return msgspec.structs.replace(MARKET, pools=(*MARKET.pools, *rated))

@@ -51,7 +51,10 @@ def test_the_limits_are_the_networks_less_a_margin() -> None:
         ({"chain_api_url": "api.multiversx.com"}, "chain_api_url: is no address"),
         ({"contract": "erd1qqq"}, "contract: "),
         ({"contract": ""}, "contract: "),
-        ({"referrals": {"007": (1, 2)}}, "referrals: '007' is no id: expected a whole number from 1 to 184467440737095516"),
+        (
+            {"referrals": {"007": (1, 2)}},
+            "referrals: '007' is no id: expected a whole number from 1 to 184467440737095516",
+        ),
         ({"referrals": {"٣": (1, 2)}}, "referrals: '٣' is no id"),
         ({"referrals": {"0": (1, 2)}}, "referrals: '0' is no id"),
         ({"referrals": {str(1 << 64): (1, 2)}}, "referrals: '18446744073709551616' is no id"),

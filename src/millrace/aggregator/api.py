@@ -29,7 +29,7 @@ from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import document
 from millrace.aggregator.page import Page
-from millrace.aggregator.query import Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
+from millrace.aggregator.query import Query, QuoteRequest, parse_ladder, parse_pair, parse_quote
 from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings, parse_referral
@@ -309,10 +309,7 @@ class Api:
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""
         snapshot = self.usable()
-        query = dict(_query(request))
-        amounts = parse_amounts(query, "amounts", self._settings.max_batch)
-        query.pop("amountOut", None)
-        question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
+        question, amounts = parse_ladder(_query(request), self._settings)
         self._require_fresh(snapshot, question)
         _require_no_simulation(question)
         self.referrals.note(question.referral_id, snapshot.wrapped)

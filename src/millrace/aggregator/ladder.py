@@ -45,7 +45,13 @@ def price_ladder(
             steps.append(LadderStep(amount_in=str(amount), error=error.text))
     if late is not None and all(step.error for step in steps):
         raise late
-    return LadderResponse(from_=request.token_in, to=request.token_out, steps=steps, snapshot=snapshot.info)
+    return LadderResponse(
+        from_=request.token_in,
+        to=request.token_out,
+        steps=steps,
+        snapshot=snapshot.info,
+        ignored_parameters=request.ignored or msgspec.UNSET,
+    )
 
 
 def _step(
