@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import AsyncIterator, Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-import aiohttp
 import pytest
 
 from millrace.aggregator import errors, ladder
 from millrace.aggregator.answering import Answering
-from millrace.aggregator.api import Api
 from millrace.aggregator.errors import Busy, OverShare
-from millrace.aggregator.feed import Feed
 from millrace.aggregator.ladder import price_ladder
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import LadderResponse, QuoteResponse, encode
-from millrace.aggregator.service import clients_of
 from millrace.aggregator.settings import AggregatorSettings
-from millrace.aggregator.snapshot import Builder, Snapshot, build
+from millrace.aggregator.snapshot import Snapshot, build
 from millrace.aggregator.until import Until
 from millrace.dex.document import encode as written
-from millrace.runtime.http import HttpServer
+from servers.aggregator_alone import Alone, alone
 from synthetic import WRAPPED, make_market
 
 SETTINGS = AggregatorSettings()
@@ -93,16 +88,9 @@ def test_a_ladder_without_time_is_refused_as_a_quote_is(by_share: bool, kind: ty
 
 
 @pytest.fixture
-async def service() -> AsyncIterator[tuple[str, Feed[Snapshot]]]:
-    """The REST interface over one snapshot, without an upstream, and its feed."""
-    feed: Feed[Snapshot] = Feed(SETTINGS, Builder())
-    feed.snapshot = build(written(make_market(40, seed=19)), time.monotonic())
-    api = Api(SETTINGS, feed, clients_of(SETTINGS))
-    server = HttpServer(api.application())
-    yield f"http://127.0.0.1:{await server.start('127.0.0.1', 0)}/api/v1/", feed
-    api.close()
-    await server.stop()
-    feed.close()
+async def service() -> AsyncIterator[Alone]:
+    async with alone(make_market(40, seed=19)) as running:
+        yield running
 
 
 @pytest.mark.parametrize(
@@ -113,14 +101,14 @@ async def service() -> AsyncIterator[tuple[str, Feed[Snapshot]]]:
     ],
 )
 async def test_a_market_that_became_too_old_meanwhile_is_refused(
-    service: tuple[str, Feed[Snapshot]],
+    service: Alone,
     monkeypatch: pytest.MonkeyPatch,
     route: str,
     amounts: dict[str, str],
     method: str,
 ) -> None:
     """Ladders and pictures look at the age when they are answered, too, as their header tells it."""
-    base, feed = service
+    feed = service.feed
     plain: Callable[..., Any] = getattr(Answering, method)
 
     async def late(self: Answering, *asked: Any) -> Any:
@@ -130,10 +118,9 @@ async def test_a_market_that_became_too_old_meanwhile_is_refused(
         return found
 
     monkeypatch.setattr(Answering, method, late)
-    asked = {"from": "EGLD", "to": "USDC-c76f1f", **amounts}
-    async with aiohttp.ClientSession() as session:
-        async with session.get(base + route, params=asked | {"maxAgeMs": "20000"}) as answer:
-            assert answer.status == 503
-            assert "more than maxAgeMs 20000" in (await answer.json())["error"]
-        async with session.get(base + route, params=asked) as answer:
-            assert answer.status == 200
+    url, asked = f"{service.base}/api/v1/{route}", {"from": "EGLD", "to": "USDC-c76f1f", **amounts}
+    async with service.session.get(url, params=asked | {"maxAgeMs": "20000"}) as answer:
+        assert answer.status == 503
+        assert "more than maxAgeMs 20000" in (await answer.json())["error"]
+    async with service.session.get(url, params=asked) as answer:
+        assert answer.status == 200
