@@ -46,6 +46,7 @@ async def test_pairs_with_lp_tokens_are_worked_out_in_the_thread_and_once(
         held: Snapshot, token_in: str, token_out: str, most: int, planner: Planner | None = None
     ) -> PairConfig:
         threads.append(threading.current_thread().name)
+        assert planner is not held.main, "one thread at a time"
         return MADE(held, token_in, token_out, most, planner)
 
     monkeypatch.setattr(quote, "pair_config", recorded)

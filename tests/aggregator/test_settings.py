@@ -56,6 +56,7 @@ def test_the_limits_are_the_networks_less_a_margin() -> None:
             "referrals: '007' is no id: expected a whole number from 1 to 184467440737095516",
         ),
         ({"referrals": {"٣": (1, 2)}}, "referrals: '٣' is no id"),
+        ({"referrals": {"None": (1, 2)}}, "referrals: 'None' is no id"),
         ({"referrals": {"0": (1, 2)}}, "referrals: '0' is no id"),
         ({"referrals": {str(1 << 64): (1, 2)}}, "referrals: '18446744073709551616' is no id"),
         ({"default_slippage": "1"}, "default_slippage: expected a fraction from 0 to below 1, got '1'"),

@@ -196,7 +196,8 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         if not 1 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         for name, (static, referral) in self.referrals.items():
-            if str(parse_referral(name)) != name:  # with another spelling it would never be found
+            found = parse_referral(name)
+            if found is None or str(found) != name:  # with another spelling it would never be found
                 raise ValueError(f"referrals: {name!r} is no id: expected a whole number from 1 to {ANY_REFERRAL}")
             if min(static, referral) < 0 or static + referral > MOST_FEE_BPS:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")

@@ -159,7 +159,7 @@ class Streams:
             if present is None:
                 known, event = "", _failed(errors.unavailable())
             elif snapshot is not None or not is_for_all or fees != self._fees(question):
-                # Who had no time left may have some by now.
+                # Another market, some time left by now for whoever had none, or another fee.
                 fees = self._fees(question)
                 known, event = present.id, await self.event(present, question, client)
             if event is None or (event.id == said and not known):
