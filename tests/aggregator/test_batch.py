@@ -17,8 +17,6 @@ from millrace.aggregator.batch import BatchItem, BatchRequest, _Desk, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.ladder import price_ladder
-from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
@@ -349,17 +347,6 @@ def test_a_batch_past_its_deadline_says_so() -> None:
     assert [failed.reason for failed in found.failed_tokens] == ["out_of_time"]
     assert found.batches == []
     assert found.search_cut is True
-
-
-@pytest.mark.parametrize(("looks", "cut"), [(100, []), (1, [0, 1, 2])])
-def test_a_ladder_says_which_steps_were_cut(looks: int, cut: list[int]) -> None:
-    """A step whose search the deadline cut short says so, one that it left no time for has an error."""
-    question = QuoteRequest(token_in=WRAPPED, token_out=USDC)
-    amounts = [10**17, 10**18, 10**19]
-    found = finished(price_ladder(snapshot(), snapshot().main, question, amounts, SETTINGS, Hasty(looks)))
-    assert [number for number, step in enumerate(found.steps) if step.search_cut or step.error] == cut
-    assert found.steps[0].error is None
-    assert b'"searchCut":false' not in encode(found)
 
 
 def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:

@@ -10,6 +10,7 @@ import pytest
 from millrace.aggregator.losses import HeldBack, Losses
 from millrace.dex.document import PoolDocument
 from millrace.dex.pool import Pool
+from millrace.dex.rate import HatomSupply
 from synthetic import make_market
 
 MARKET = make_market(100, seed=3)
@@ -47,6 +48,29 @@ def test_a_whole_exchange_counts_however_small() -> None:
     rarest = min({pool.exchange for pool in MARKET.pools}, key=[pool.exchange for pool in MARKET.pools].count)
     with pytest.raises(HeldBack, match=f"all pools of {rarest} are gone"):
         Losses(1.0, 3).check(without(lambda _, pool: pool.exchange == rarest), MARKET)
+
+
+def with_rates(*addresses: int) -> PoolDocument:
+    """The market, and contracts of one exchange that take a token at a rate."""
+    tokens = MARKET.pools[0].tokens
+    rated = [
+        HatomSupply(
+            id=f"h{number}", address=bytes([*bytes(31), number]), tokens=tokens, reserves=(1, 10**9), rate=(1, 2)
+        )
+        for number in addresses
+    ]
+    return msgspec.structs.replace(MARKET, pools=(*MARKET.pools, *rated))
+
+
+def test_a_single_contract_at_a_rate_is_no_exchange() -> None:
+    """One bad entry holds nothing back; several contracts of an exchange that vanish together do."""
+    losses = Losses(0.2, 3)
+    losses.check(MARKET, with_rates(1))
+    losses.check(MARKET, with_rates(1, 1))  # both of its directions
+    losses.check(with_rates(1), with_rates(1, 2))
+    assert (losses.held_back, losses.taken) == (0, 0)
+    with pytest.raises(HeldBack, match="all pools of Hatom are gone"):
+        losses.check(MARKET, with_rates(1, 2))
 
 
 def test_fetches_that_disagree_start_again() -> None:

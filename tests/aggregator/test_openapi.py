@@ -103,6 +103,32 @@ def test_every_operation_has_an_id_its_errors_and_its_parameters() -> None:
     assert {parameter["name"] for parameter in quote["parameters"]} == PARAMETERS
 
 
+def test_headers_are_in_the_document() -> None:
+    """Of which market an answer is and how old, when to ask again, and what a stream is taken up with."""
+    for path, _, told in operations():
+        if path != "/health":
+            assert all("Retry-After" in told["responses"][status]["headers"] for status in ("429", "503"))
+            answer = told["responses"]["200"].get("headers", {})
+            assert {*answer} == (set() if path.endswith("/stream") else {"X-Snapshot-Age", "X-Snapshot-Id"})
+    (stream,) = [told for path, _, told in operations() if path == "/api/v1/quote/stream"]
+    assert [option["name"] for option in stream["parameters"] if option["in"] == "header"] == ["Last-Event-ID"]
+
+
+@pytest.mark.parametrize(
+    ("path", "without"),
+    [
+        ("/api/v1/quote/stream", {"simulate"}),
+        ("/api/v1/quote.svg", {"simulate", "sender", "includePaths", "slippage"}),
+        ("/api/v1/price-ladder", {"simulate", "sender", "includePaths", "slippage", "amountIn", "amountOut"}),
+    ],
+)
+def test_no_parameter_is_told_that_changes_nothing(path: str, without: set[str]) -> None:
+    """Ladders and pictures have neither a transaction nor a minimum, and all of their paths or none."""
+    (told,) = [told for where, _, told in operations() if where == path]
+    names = {option["name"] for option in told["parameters"]}
+    assert names - {"amounts", "Last-Event-ID"} == PARAMETERS - without
+
+
 @pytest.mark.parametrize("path", ["/api/v1/multi-swap", "/api/v1/batch-quote"])
 async def test_what_is_no_body_is_refused_as_the_document_says(service: Service, path: str) -> None:
     """A body that is too large, and one that is compressed, in the document's own words."""
@@ -114,10 +140,11 @@ async def test_what_is_no_body_is_refused_as_the_document_says(service: Service,
             assert (str(answer.status), await answer.json()) == (status, examples["example 1"]["value"])
 
 
+SENDER = AggregatorSettings().contract
 ASKED = {
     "/api/v1/quote": {"from": "EGLD", "to": USDC, "amountIn": "1000000000000000000", "maxSplit": "1"},
     "/api/v1/pair-config": {"from": "EGLD", "to": USDC},
-    "/api/v1/price-ladder": {"from": "EGLD", "to": USDC, "amounts": "1,1000000000000000000"},
+    "/api/v1/price-ladder": {"from": "EGLD", "to": USDC, "amounts": "1,1000000000000000000", "sender": SENDER},
     "/api/v1/tokens": {"limit": "1000"},
     "/api/v1/pools": {"limit": "1000"},
     "/api/v1/prices": {},

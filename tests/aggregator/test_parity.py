@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.query import QuoteRequest, parse_quote
+from millrace.aggregator.query import QuoteRequest, parse_ladder, parse_quote
 from millrace.aggregator.quote import answer
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
@@ -157,3 +157,26 @@ async def test_an_old_market_is_refused_however_often_it_was_answered() -> None:
         assert (await running.get("/api/v1/quote", **GOOD))[0] == 200
     finally:
         await end(running, *rest)
+
+
+def test_a_ladder_names_what_it_does_not_follow() -> None:
+    """Known parameters that have no effect on its steps are named as unknown ones are; others are not."""
+    unused = {
+        "amountIn": "1",
+        "amountOut": "2",
+        "slippage": "0.02",
+        "includePaths": "false",
+        "sender": SETTINGS.contract,
+    }
+    asked = {
+        **PAIR,
+        **{name: [value] for name, value in unused.items()},
+        "amounts": ["5,6"],
+        "maxHops": ["3"],
+        "x": ["1"],
+    }
+    found, amounts = parse_ladder(asked, SETTINGS)
+    assert (found.amount_in, found.amount_out, found.max_hops, amounts) == (5, None, 3, [5, 6])
+    assert found.ignored == (*unused, "x")
+    with pytest.raises(ApiError, match="invalid slippage"):
+        parse_ladder({**PAIR, "amounts": ["5"], "slippage": ["2"]}, SETTINGS)

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from millrace.aggregator import referrals
+from millrace.aggregator import referrals, stream
 from millrace.aggregator.answering import Answer, Answering, Prepared
-from millrace.aggregator.query import ANY_REFERRAL
-from millrace.aggregator.referrals import PROBE, Referrals, parse_referral
+from millrace.aggregator.referrals import PROBE, Referrals
 from millrace.aggregator.responses import Simulation, UnsignedTransaction
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings, parse_referral
 from millrace.aggregator.simulation import Simulations
 from millrace.chain import call
 from millrace.dex.aggregator_contract import decode_arguments
@@ -119,6 +118,23 @@ async def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     await known.close()
 
 
+async def test_an_id_that_cannot_be_read_ends_nothing() -> None:
+    """Whatever goes wrong with one, those after it are read, and its own answer says that it was not."""
+
+    class Faulty(Contract):
+        async def of(self, transaction: UnsignedTransaction) -> Simulation:
+            if decode_arguments(call.parse(base64.b64decode(transaction.data)).args).referral_id == 6:
+                raise RecursionError
+            return await super().of(transaction)
+
+    known = Referrals(ON, Faulty({6: 5, 7: 30}), lambda _: None)
+    for number in (6, 7):
+        known.note(number, WRAPPED)
+    await until(lambda: known.of(7).source == "contract")
+    assert (known.of(6).source, known.of(6).reason, known.failures) == ("unknown", "it cannot be read", 1)
+    await known.close()
+
+
 async def test_without_a_sender_nobody_is_asked() -> None:
     """Only the setting tells then."""
     contract = Contract({1: 99})
@@ -178,6 +194,58 @@ async def test_quotes_take_off_what_was_read(service: Any) -> None:
     assert (quote["feeBps"], int(quote["amountOut"])) == (25, gross - gross * 25 // 10_000)
     assert (await service.get("/api/v1/config"))[1]["referrals"] == {"7": 25}
     assert (await service.get("/api/v1/referrals/0"))[0] == 400
+
+
+async def test_an_open_stream_is_told_of_a_fee_that_was_read(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream alone has its referral read, and hears of the fee at once although the market stands still; who asks the
+    same afterwards begins with it."""
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 1e6)
+    url, question = service.base + "/api/v1/quote/stream", ASKED | {"referralId": "7"}
+    async with asyncio.timeout(20), service.session.get(url, params=question) as told:
+        while fee_of(await told.content.readuntil(b"\n\n")) != 25:
+            pass
+        async with service.session.get(url, params=question) as after:
+            assert fee_of(await after.content.readuntil(b"\n\n")) == 25
+
+
+async def test_a_stream_hears_of_a_fee_that_was_read_while_it_was_answered(
+    service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer under way has the old fee, and is neither the last word nor anybody else's."""
+    monkeypatch.setattr(stream, "KEEP_ALIVE_SECONDS", 1e6)
+    plain, asked = Answering.answer, 0
+
+    async def late(self: Answering, prepared: Prepared) -> Answer:
+        nonlocal asked
+        asked += 1
+        found = await plain(self, prepared)
+        while asked == 1 and (await service.get("/api/v1/config"))[1]["referrals"] != {"8": 40}:
+            await asyncio.sleep(0.02)
+        return found
+
+    monkeypatch.setattr(Answering, "answer", late)
+    params = ASKED | {"referralId": "8"}
+    async with asyncio.timeout(20), service.session.get(service.base + "/api/v1/quote/stream", params=params) as told:
+        assert [fee_of(await told.content.readuntil(b"\n\n")) for _ in range(2)] == [0, 40]
+
+
+def fee_of(event: bytes) -> int | None:
+    """What a quote of a stream takes off; None of what is none."""
+    (said, *_) = [*re.findall(rb'"feeBps":(\d+)', event), None]
+    return None if said is None else int(said)
+
+
+@pytest.mark.parametrize(
+    ("route", "asked"),
+    [("price-ladder", {"from": "EGLD", "to": "USDC-c76f1f", "amounts": "1000000000000000000"}), ("quote.svg", ASKED)],
+)
+async def test_ladders_and_pictures_have_a_referral_read(service: Any, route: str, asked: dict[str, str]) -> None:
+    """Nobody else need name it."""
+    async with service.session.get(f"{service.base}/api/v1/{route}", params=asked | {"referralId": "7"}) as answer:
+        assert answer.status == 200
+    async with asyncio.timeout(20):
+        while (await service.get("/api/v1/config"))[1]["referrals"] != {"7": 25}:
+            await asyncio.sleep(0.02)
 
 
 async def test_an_answer_that_was_begun_before_the_fee_was_read_is_not_remembered(

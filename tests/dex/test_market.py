@@ -59,6 +59,19 @@ def test_of_two_equal_pairs_only_the_first_is_reached() -> None:
     assert not crowded.reaches(second)
 
 
+def test_pairs_without_an_lp_token_do_not_stand_before_each_other() -> None:
+    """Other tokens, another number, and none issued: each is reached, and none of them by an LP token."""
+    common: dict[str, Any] = {"address": ROUTER, "reserves": (10**20, 10**20), "staking_fee": 0, "main": (False, True)}
+    fees: dict[str, Any] = {"total_fee": 100, "special_fee": 50}
+    pairs = [
+        OneDexPool(id=f"o{number}", tokens=(token, USDC), pair_id=number, **common, **fees)
+        for number, token in enumerate((MEX, WEGLD), 1)
+    ]
+    book = DictMarket(pairs, WEGLD)
+    assert [book.reaches(pair) for pair in pairs] == [True, True]
+    assert book.onedex_lp("") is None
+
+
 def test_updates_replace_by_id() -> None:
     """After an update every way to a pool leads to its new state."""
     book = market()

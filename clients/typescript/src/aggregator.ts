@@ -36,7 +36,10 @@ type Asked = Omit<Parameters<"/api/v1/quote">, "amountIn" | "amountOut" | "slipp
 /** The parameters of a quote; exactly one of `amountIn` and `amountOut` (a reverse quote) is there. */
 export type QuoteParameters = Asked &
   ({ amountIn: Amount; amountOut?: never } | { amountOut: Amount; amountIn?: never });
-export type LadderParameters = Asked & { amounts: readonly Amount[] };
+export type LadderParameters = Omit<Parameters<"/api/v1/price-ladder">, "amounts" | "maxPriceImpact"> & {
+  amounts: readonly Amount[];
+  maxPriceImpact?: string | number;
+};
 export interface SwapInput {
   token: string;
   amount: Amount;

@@ -1,11 +1,11 @@
 """Where answers are computed: quick ones at once on the event loop, all others in two threads behind a bounded queue.
 
-A plain forward quote takes a fraction of a millisecond. Reverse quotes take some, as do forward quotes in large
-markets with mispricing: one thread is for them. Quotes with LP tokens, cycles, ladders, batches, the graph of a filter
-not asked for before, and forward quotes of so little that whole units decide what it pays, where many trades have to be
-made in Python to tell (that shows when they are under way), take up to some hundred: the other one is for these, so
-that nobody's reverse quote waits for them. A bounded number of questions waits for both, and their deadline runs while
-they do.
+A plain forward quote takes a fraction of a millisecond. Reverse quotes take some, as do forward quotes in large markets
+with mispricing: one thread is for them. Quotes and pairs with LP tokens, cycles, ladders, batches, the graph of a
+filter not asked for before, and forward quotes of so little that whole units decide what it pays, where many trades
+have to be made in Python to tell (that shows when they are under way), take up to some hundred: the other one is for
+these, so that nobody's reverse quote waits for them. A bounded number of questions waits for both, and their deadline
+runs while they do.
 
 Clients take turns: the one that has taken least of late is next, a search under way steps aside for one that has taken
 far less, and ladders and batches are done one item a turn (`turns.py`). What each may take in all is its share of the
@@ -33,6 +33,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.snapshot import Filter, Snapshot
 from millrace.aggregator.turns import Turns
+from millrace.aggregator.until import too_late
 from millrace.routing.exactpath import NeedsTime
 from millrace.routing.planner import Planner
 
@@ -155,8 +156,7 @@ class Answering:
             except errors.SimulationFailed:
                 if time.monotonic() <= deadline:
                     raise
-                # With more time there may be a plan.
-                raise (errors.too_many_of_one() if deadline.cut else errors.busy()) from None
+                raise too_late(deadline) from None
             finally:
                 self.cut += deadline.cut
             return found._replace(by_share=deadline.cut)

@@ -29,10 +29,10 @@ from millrace.aggregator.metrics import Metrics
 from millrace.aggregator.nonces import Nonces
 from millrace.aggregator.openapi import document
 from millrace.aggregator.page import Page
-from millrace.aggregator.query import ANY_REFERRAL, Query, QuoteRequest, parse_amounts, parse_pair, parse_quote
-from millrace.aggregator.referrals import Referrals, parse_referral
+from millrace.aggregator.query import Query, QuoteRequest, parse_ladder, parse_pair, parse_quote
+from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.responses import encode
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings, parse_referral
 from millrace.aggregator.shares import TimeShares
 from millrace.aggregator.sharing import Sharing
 from millrace.aggregator.simulation import Simulations
@@ -87,7 +87,7 @@ class Api:
         self.metrics = Metrics(
             feed, self.answering, self.doors, self.nonces, self.simulations, self.referrals, self._tracer
         )
-        self.streams = Streams(settings, feed, self.answering)
+        self.streams = Streams(settings, feed, self.answering, self.referrals.note)
         self.at_once: dict[str, AtOnce] = {"/api/v1/quote": self.quote}
         """For plain requests that the same server answers as soon as they are read."""
         self.workers = Workers()
@@ -159,6 +159,7 @@ class Api:
         self.answering.adopt(settings)
         self.sharing.adopt(settings)
         self.directory.adopt(settings)
+        self.streams.adopt(settings)
         snapshot = self._feed.snapshot
         if snapshot is not None:
             snapshot.forget_answers()
@@ -281,9 +282,25 @@ class Api:
     async def pair_config(self, request: web.Request) -> web.Response:
         """GET /api/v1/pair-config."""
         snapshot = self.usable()
-        token_in, token_out = parse_pair(_query(request))
-        pair = quote.pair_config(snapshot, token_in, token_out, self._settings.max_hops)
-        return json_response(pair, headers=self._age(snapshot))
+        pair = parse_pair(_query(request))
+        if snapshot.main.trades_liquidity(*map(snapshot.inner, pair), liquidity=False):
+            body = await self._pair_of_liquidity(snapshot, *pair, self._client(request))
+        else:
+            body = encode(quote.pair_config(snapshot, *pair, self._settings.max_hops))
+        return json_body(body, headers=self._age(snapshot))
+
+    async def _pair_of_liquidity(self, snapshot: Snapshot, token_in: str, token_out: str, client: str) -> bytes:
+        """The record of a pair with an LP token, which takes long, and is asked for again and again."""
+        asked = f"\n{token_in}\n{token_out}"  # no query string has such lines
+        body = snapshot.answered(asked)
+        if body is None:
+            most = self._settings.max_hops
+            found = await self.answering.run(
+                lambda _: quote.pair_config(snapshot, token_in, token_out, most, snapshot.twin(snapshot.main)), client
+            )
+            body = encode(found)
+            snapshot.remember(asked, body)
+        return body
 
     async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
         """GET /api/v1/tokens, /pools and /prices."""
@@ -308,18 +325,17 @@ class Api:
     async def ladder(self, request: web.Request) -> web.Response:
         """GET /api/v1/price-ladder: one question, several inputs."""
         snapshot = self.usable()
-        query = dict(_query(request))
-        amounts = parse_amounts(query, "amounts", self._settings.max_batch)
-        query.pop("amountOut", None)
-        question = parse_quote(query | {"amountIn": [str(amounts[0])]}, self._settings)
+        question, amounts = parse_ladder(_query(request), self._settings)
         self._require_fresh(snapshot, question)
         _require_no_simulation(question)
+        self.referrals.note(question.referral_id, snapshot.wrapped)
         client = self._client(request)
         asked = await self.answering.prepare(snapshot, question, client)
         body = await self.answering.run_in_turns(
             lambda deadline: price_ladder(snapshot, asked.planner, question, amounts, self._settings, deadline),
             client,
         )
+        self._require_fresh(snapshot, question)
         return json_response(body, headers=self._age(snapshot))
 
     async def picture(self, request: web.Request) -> web.Response:
@@ -328,8 +344,10 @@ class Api:
         question = msgspec.structs.replace(parse_quote(_query(request), self._settings), include_paths=True)
         self._require_fresh(snapshot, question)
         _require_no_simulation(question)
+        self.referrals.note(question.referral_id, snapshot.wrapped)
         asked = await self.answering.prepare(snapshot, question, self._client(request))
         body = (await self.answering.answer(asked)).body
+        self._require_fresh(snapshot, question)
         headers = self._age(snapshot) | {"Content-Security-Policy": drawing.POLICY}
         return web.Response(body=drawing.draw(body), content_type="image/svg+xml", headers=headers)
 

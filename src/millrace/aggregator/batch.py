@@ -15,9 +15,9 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.query import ANY_REFERRAL, parse_amount, parse_slippage, within
+from millrace.aggregator.query import parse_amount, parse_slippage, within
 from millrace.aggregator.quote import budget
-from millrace.aggregator.settings import AggregatorSettings
+from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address, call
 from millrace.chain.amount import apply_slippage

@@ -14,6 +14,7 @@ from millrace.dex.pool import Pool, PoolError
 from millrace.routing.exactpath import needed
 from millrace.routing.limits import Limits, path_hops
 from millrace.routing.outlets import enough
+from millrace.routing.planner import Planner
 from millrace.routing.router import Router
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import Trade
@@ -27,14 +28,14 @@ Paths = Mapping[tuple[str, str], Sequence[Trade]]
 """Between two tokens; empty where there is none."""
 
 
-def least_input(snapshot: Snapshot, token_in: str, token_out: str, max_hops: int) -> int | None:
+def least_input(snapshot: Snapshot, planner: Planner, token_in: str, token_out: str, max_hops: int) -> int | None:
     """Smallest units of `token_in` that buy something of `token_out` within so many pools on a path; None where nothing
-    does, or no pools can pay even a unit."""
+    does, or no pools can pay even a unit. `planner` is one of all pools."""
     floor = _by_decimals(snapshot.decimals[token_in])
     source, sink = snapshot.inner(token_in), snapshot.inner(token_out)
     if source == sink:
         return floor
-    planner, hops = snapshot.main, path_hops(Limits(hops=max_hops))
+    hops = path_hops(Limits(hops=max_hops))
     found = []
     for before, after in planner.ways(source, sink, Limits()):
         left = hops - (before is not None) - (after is not None)

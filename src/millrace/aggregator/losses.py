@@ -7,6 +7,7 @@ from collections import Counter
 from fractions import Fraction
 
 from millrace.dex.document import DocumentError, PoolDocument
+from millrace.dex.rate import RatePool
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +56,16 @@ class Losses:
         self._lost, self._seen = frozenset(), 0
 
     def _reason(self, document: PoolDocument, current: PoolDocument, lost: int) -> str:
-        left = Counter(pool.exchange for pool in document.pools)
-        gone = sorted({pool.exchange for pool in current.pools if not left[pool.exchange]})
+        gone = sorted(_exchanges(current) - {pool.exchange for pool in document.pools})
         if gone:
             return f"all pools of {', '.join(gone)} are gone"
         if lost >= self._share * len(current.pools):
             return f"{lost} of {len(current.pools)} pools are gone"
         return ""
+
+
+def _exchanges(document: PoolDocument) -> set[str]:
+    """Exchanges that do not vanish with one pool: of those that are contracts at a rate, many are a single one."""
+    rated = {(pool.exchange, pool.address) for pool in document.pools if isinstance(pool, RatePool)}
+    contracts = Counter(exchange for exchange, _ in rated)
+    return {pool.exchange for pool in document.pools if contracts[pool.exchange] != 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 import msgspec
@@ -11,8 +12,9 @@ from millrace.aggregator.batch_answers import MultiSwapRequest
 from millrace.aggregator.batch_responses import BatchResponse, MultiSwapResponse
 from millrace.aggregator.catalogue import PoolsResponse, PricesResponse, TokensResponse
 from millrace.aggregator.directory import LONGEST_PAGE, MAX_PRICES, PAGE, ConfigResponse
+from millrace.aggregator.feed import AGE, ID
 from millrace.aggregator.openapi_fields import ADDRESS, describe
-from millrace.aggregator.query import MAX_POOLS, MOST_AGE_MS
+from millrace.aggregator.query import MAX_POOLS, MOST_AGE_MS, WITHOUT_TRANSACTION
 from millrace.aggregator.referrals import ReferralResponse
 from millrace.aggregator.responses import ErrorBody, Health, LadderResponse, PairConfig, QuoteResponse
 from millrace.aggregator.settings import (
@@ -28,6 +30,20 @@ Described = dict[str, Any]
 AMOUNT: Described = {"type": "string", "pattern": "^[0-9]{1,78}$"}
 TOKEN: Described = {"type": "string", "minLength": 1, "maxLength": 64}
 TEXT: Described = {"type": "string"}
+OF_MARKET: Described = {
+    AGE: {
+        "description": "Seconds since the market was last seen upstream.",
+        "required": True,
+        "schema": {"type": "number", "minimum": 0},
+    },
+    ID: {"description": "Id of the market state: equal ids, equal answers.", "required": True, "schema": TEXT},
+}
+"""Headers of all answers that are of a market."""
+RETRY: Described = {
+    "description": "In how many seconds to ask again.",
+    "required": True,
+    "schema": {"type": "integer", "minimum": 1},
+}
 ERRORS: dict[str, tuple[str, list[str]]] = {
     "400": (
         "The request cannot be answered; the text says why, and clients match a part of it",
@@ -85,7 +101,7 @@ def _paths(settings: AggregatorSettings) -> Described:
     ladder = [
         *_pair(),
         _parameter("amounts", TEXT, text, "1000000,2000000", required=True),
-        *_options(settings, single=False),
+        *_options(settings, WITHOUT_TRANSACTION | {"simulate"}),
     ]
     search = _parameter("search", TEXT, "A part of identifier, name or ticker, in capitals or not.", "usd")
     token = _parameter("token", TOKEN, "Only pools that trade this token.", "EGLD")
@@ -152,7 +168,9 @@ def _post(operation: str, asked: str, answered: str, summary: str) -> Described:
 
 def _stream(settings: AggregatorSettings) -> Described:
     summary = "The same as /api/v1/quote, pushed as server-sent events whenever it has changed"
-    described = _get("streamQuotes", summary, "QuoteResponse", _quote(settings, single=False))
+    said = "Id of the event that the client has: it gets none while the answer is the same."
+    last = _parameter("Last-Event-ID", TEXT, said, "d8f5a321090f1785") | {"in": "header"}
+    described = _get("streamQuotes", summary, "QuoteResponse", [*_quote(settings, {"simulate"}), last])
     fields = {
         "event": {"type": "string", "enum": ["quote", "error"], "description": "What the data is."},
         "id": {"type": "string", "description": "Digest of the answer; the same as long as it is."},
@@ -166,9 +184,9 @@ def _stream(settings: AggregatorSettings) -> Described:
 
 def _picture(settings: AggregatorSettings) -> Described:
     summary = "The route of a quote as a picture, for light and dark pages"
-    described = _get("drawQuote", summary, "QuoteResponse", _quote(settings, single=False))
+    described = _get("drawQuote", summary, "QuoteResponse", _quote(settings, WITHOUT_TRANSACTION | {"simulate"}))
     content = {"image/svg+xml": {"schema": {"type": "string", "description": "The picture."}}}
-    described["get"]["responses"]["200"] = {"description": "The picture", "content": content}
+    described["get"]["responses"]["200"] = {"description": "The picture", "headers": OF_MARKET, "content": content}
     return described
 
 
@@ -181,12 +199,12 @@ def _health() -> Described:
     return {"operationId": "getHealth", "summary": summary, "responses": responses}
 
 
-def _quote(settings: AggregatorSettings, *, single: bool = True) -> list[Described]:
+def _quote(settings: AggregatorSettings, unused: Set[str] = frozenset()) -> list[Described]:
     amounts = [
         _parameter("amountIn", AMOUNT, "Input in smallest units; either this or amountOut.", "1000000000000000000"),
         _parameter("amountOut", AMOUNT, "Wanted output in smallest units; either this or amountIn.", "39871234"),
     ]
-    return [*_pair(), *amounts, *_options(settings, single=single)]
+    return [*_pair(), *amounts, *_options(settings, unused)]
 
 
 def _pair(token: Described = TOKEN) -> list[Described]:
@@ -209,7 +227,8 @@ def _page() -> list[Described]:
     ]
 
 
-def _options(settings: AggregatorSettings, *, single: bool) -> list[Described]:
+def _options(settings: AggregatorSettings, unused: Set[str]) -> list[Described]:
+    """What a quote may be asked with, but for what is unused."""
     algorithms = {"type": "string", "enum": ["greedy", "lagrangian", "hybrid"], "default": "hybrid"}
     slippage = {"type": "number", "minimum": 0, "exclusiveMaximum": 1, "default": float(settings.default_slippage)}
     impact = {"type": "number", "minimum": 0, "maximum": 1}
@@ -220,9 +239,8 @@ def _options(settings: AggregatorSettings, *, single: bool) -> list[Described]:
     profit = _whole(0, MOST_PROFIT_BPS, settings.min_profit_bps)
     lp = "Allow LP tokens to be minted and redeemed between other tokens, too."
     simulate = "With a sender: have a gateway simulate the transaction; adds `simulation`, where this is offered."
-    simulated = [_parameter("simulate", _boolean(False), simulate, False)] if single else []
     age = "Oldest market to answer from, in milliseconds since it was last seen; an older one is a 503."
-    return [
+    options = [
         _parameter("slippage", slippage, "Accepted loss against the quote, a fraction.", 0.01),
         _parameter("algorithm", algorithms, "How the input is split.", "hybrid"),
         _parameter("includePaths", _boolean(settings.include_paths), "Add the path breakdown.", True),
@@ -237,12 +255,13 @@ def _options(settings: AggregatorSettings, *, single: bool) -> list[Described]:
         _parameter("minProfitBps", profit, "Arbitrage: least profit, in basis points of the input.", 5),
         _parameter("maxPriceImpact", impact, "Largest price impact, a fraction; more is refused.", 0.05),
         _parameter("maxAgeMs", _whole(1, MOST_AGE_MS, None), age, 10000),
-        *simulated,
+        _parameter("simulate", _boolean(False), simulate, False),
         _parameter("includeExchanges", TEXT, "Only these, comma-separated, in capitals or not.", "xExchange,OneDex"),
         _parameter("excludeExchanges", TEXT, "None of these.", "JEX"),
         _parameter("includePools", TEXT, "Only these pool ids, at most 64.", f"x:{ADDRESS}"),
         _parameter("excludePools", TEXT, "None of these pool ids.", f"x:{ADDRESS}"),
     ]
+    return [option for option in options if option["name"] not in unused]
 
 
 def _whole(low: int, high: int | None, default: int | None) -> Described:
@@ -261,13 +280,11 @@ def _parameter(name: str, schema: Described, text: str, example: object, *, requ
 
 def _responses(name: str) -> Described:
     schema = {"$ref": f"#/components/schemas/{name}"}
-    age = {"description": "Seconds since the market was last seen upstream", "schema": {"type": "number"}}
-    answer = {
-        "description": "The answer",
-        "headers": {"X-Snapshot-Age": age},
-        "content": {"application/json": {"schema": schema}},
-    }
-    return {"200": answer} | {status: _error(*error) for status, error in ERRORS.items()}
+    answer = {"description": "The answer", "headers": OF_MARKET, "content": {"application/json": {"schema": schema}}}
+    errors = {status: _error(*error) for status, error in ERRORS.items()}
+    for status in ("429", "503"):
+        errors[status]["headers"] = {"Retry-After": RETRY}
+    return {"200": answer} | errors
 
 
 def _error(text: str, examples: list[str]) -> Described:

@@ -14,6 +14,7 @@ from millrace.aggregator import errors
 from millrace.aggregator.breakdown import DEX_NAMES
 from millrace.aggregator.errors import ApiError, shown
 from millrace.aggregator.settings import (
+    ANY_REFERRAL,
     MIN_GAS_PRICE,
     MOST_GAS_PRICE,
     MOST_PROFIT_BPS,
@@ -46,8 +47,8 @@ PARAMETERS = frozenset(
     }
 )
 """What a quote knows."""
-ANY_REFERRAL = (1 << 64) - 1
-"""The contract takes a referral's id as 64 bits."""
+WITHOUT_TRANSACTION = frozenset({"includePaths", "sender", "slippage"})
+"""What changes nothing of ladders and pictures, which have neither transaction nor minimum, nor a choice of paths."""
 
 _AMOUNT = re.compile(r"[0-9]{1,78}")  # 2^256 has 78 digits
 _INTEGER = re.compile(r"[0-9]{1,20}")
@@ -131,6 +132,17 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         only_pools=_list(query, "includePools"),
         without_pools=_list(query, "excludePools"),
     )
+
+
+def parse_ladder(query: Query, settings: AggregatorSettings) -> tuple[QuoteRequest, list[int]]:
+    """The question of a price ladder, with the first of its amounts, and all of them. Raises `ApiError`."""
+    amounts = parse_amounts(query, "amounts", settings.max_batch)
+    others = {"amounts", "amountIn", "amountOut"}
+    rest = {name: values for name, values in query.items() if name not in others}
+    question = parse_quote(rest | {"amountIn": [str(amounts[0])]}, settings)
+    unused = WITHOUT_TRANSACTION | others - {"amounts"}
+    ignored = (*[name for name in query if name in unused], *question.ignored)
+    return msgspec.structs.replace(question, ignored=ignored[:MAX_LIST]), amounts
 
 
 def parse_pair(query: Query) -> tuple[str, str]:

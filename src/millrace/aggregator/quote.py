@@ -52,8 +52,15 @@ def answer(
     return _respond(snapshot, planner.table, request, settings, route)
 
 
-def pair_config(snapshot: Snapshot, token_in: str, token_out: str, max_hops: int) -> PairConfig:
-    """Whether quotes of at most `max_hops` trade a pair, with decimals and the least sensible input. Runs no search."""
+def pair_config(
+    snapshot: Snapshot, token_in: str, token_out: str, max_hops: int, planner: Planner | None = None
+) -> PairConfig:
+    """Whether quotes of at most `max_hops` trade a pair, with decimals and the least sensible input.
+
+    Runs no search. With LP tokens it takes some ten milliseconds all the same, which no event loop has: every token of
+    one pool is asked for every token of the other. `planner` is the snapshot's main one, or its twin for a thread.
+    """
+    planner = planner or snapshot.main
     pair = PairConfig(from_=token_in, to=token_out, supported=False)
     if token_in not in snapshot.decimals:
         return msgspec.structs.replace(pair, error="unknown tokenIn")
@@ -61,9 +68,9 @@ def pair_config(snapshot: Snapshot, token_in: str, token_out: str, max_hops: int
         return msgspec.structs.replace(pair, error="unknown tokenOut")
     inner_in, inner_out = snapshot.inner(token_in), snapshot.inner(token_out)
     wrapping = inner_in == inner_out and token_in != token_out
-    if not wrapping and not snapshot.main.supports(inner_in, inner_out):
+    if not wrapping and not planner.supports(inner_in, inner_out):
         return msgspec.structs.replace(pair, error="no path between tokens")
-    least = least_input(snapshot, token_in, token_out, max_hops)
+    least = least_input(snapshot, planner, token_in, token_out, max_hops)
     if least is None:  # connected, but too far, or no pool on the way holds as much as a trade needs
         return msgspec.structs.replace(pair, error="no path between tokens")
     decimals = snapshot.decimals[token_in]

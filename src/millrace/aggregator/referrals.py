@@ -22,7 +22,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from millrace.aggregator.query import ANY_REFERRAL
 from millrace.aggregator.responses import UnsignedTransaction, wire_name
 from millrace.aggregator.settings import MOST_FEE_BPS, AggregatorSettings
 from millrace.aggregator.simulation import Simulations
@@ -133,7 +132,11 @@ class Referrals:
                     await self._read(referral_id)
 
     async def _read(self, referral_id: int) -> None:
-        reading = await self._reading(referral_id)
+        try:
+            reading = await self._reading(referral_id)
+        except Exception:  # a defect of ours must not end the reading of all others
+            log.exception("a referral cannot be read", extra={"referral": referral_id})
+            reading = Reading(None, int(self._clock() * 1000), "it cannot be read")
         self.failures += reading.bps is None
         before = self._readings.get(referral_id)
         if reading.bps is None and before is not None and before.bps is not None:
@@ -188,11 +191,3 @@ class Referrals:
             if reading.bps is not None and sum(found.get(name, (0, 0))) != reading.bps:
                 found[name] = (0, min(reading.bps, MOST_FEE_BPS))
         return msgspec.structs.replace(self._settings, referrals=found)
-
-
-def parse_referral(text: str) -> int | None:
-    """The id in a path, if it is one."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(ANY_REFERRAL))):
-        return None
-    referral_id = int(text)
-    return referral_id if 0 < referral_id <= ANY_REFERRAL else None

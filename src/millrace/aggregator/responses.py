@@ -183,6 +183,7 @@ class LadderResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name
     to: str
     steps: list[LadderStep]
     snapshot: SnapshotInfo
+    ignored_parameters: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

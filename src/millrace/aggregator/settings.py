@@ -37,12 +37,23 @@ MOST_WORKERS = 64  # more processors than that are better used by several machin
 MOST_PER_READ = 1_000_000  # a trie of more than twenty levels
 MAINNET_CONTRACT = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 
+ANY_REFERRAL = (1 << 64) - 1
+"""The contract takes a referral's id as 64 bits."""
+
 _FRACTION = re.compile(r"([0-9]{1,3}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE]-?[0-9]{1,2})?")
 
 
 def decimal(text: str) -> Decimal | None:
     """A decimal of at least 0 in plain ASCII, or None."""
     return Decimal(text) if _FRACTION.fullmatch(text) else None
+
+
+def parse_referral(text: str) -> int | None:
+    """The id of a referral in plain ASCII, or None."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(ANY_REFERRAL))):
+        return None
+    referral_id = int(text)
+    return referral_id if 0 < referral_id <= ANY_REFERRAL else None
 
 
 def _check_address(name: str, text: str) -> None:
@@ -185,8 +196,9 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         if not 1 <= self.workers <= MOST_WORKERS:
             raise ValueError(f"workers: expected 1 to {MOST_WORKERS}, got {self.workers}")
         for name, (static, referral) in self.referrals.items():
-            if not name.isdecimal():
-                raise ValueError(f"referrals: {name!r} is no id")
+            found = parse_referral(name)
+            if found is None or str(found) != name:  # with another spelling it would never be found
+                raise ValueError(f"referrals: {name!r} is no id: expected a whole number from 1 to {ANY_REFERRAL}")
             if min(static, referral) < 0 or static + referral > MOST_FEE_BPS:
                 raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
         for name in ("contract", "referral_sender"):

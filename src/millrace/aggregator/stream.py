@@ -4,13 +4,15 @@ A question that many streams ask is answered once per snapshot. Answers computed
 requests; those computed in the threads for long questions delay no other stream. What they take is taken off the share
 of the client whose stream asks first. The id of an event is a digest of what it says apart from the snapshot: whoever
 comes back with it (`Last-Event-ID`) and would be told the same is told nothing. A market that becomes too old is told
-as an error, and who was refused or cut short for want of time is answered again with the next sign of life.
+as an error, and who was refused or cut short for want of time is answered again with the next sign of life; who asked
+with a referral, as soon as its fee is another.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -67,12 +69,22 @@ def _event(kind: bytes, said: bytes, body: bytes, is_for_all: bool = True) -> Ev
 
 
 class Streams:
-    """Open quote streams, bounded in number. A reader that takes nothing for 10 s is disconnected."""
+    """Open quote streams, bounded in number. A reader that takes nothing for 10 s is disconnected.
 
-    def __init__(self, settings: AggregatorSettings, feed: Feed[Snapshot], answering: Answering) -> None:
+    `note` is told of the referral of whatever is answered, and of the wrapped token.
+    """
+
+    def __init__(
+        self,
+        settings: AggregatorSettings,
+        feed: Feed[Snapshot],
+        answering: Answering,
+        note: Callable[[int, str], None],
+    ) -> None:
         self._settings = settings
         self._feed = feed
         self._answering = answering
+        self._note = note
         self._open: dict[asyncio.Task[object], tuple[web.Request, str]] = {}
         """By its task: what a stream was asked with, and by whom."""
         self._by_client: Counter[str] = Counter()
@@ -80,6 +92,8 @@ class Streams:
         self._events: dict[QuoteRequest, _Event] = {}
         self._events_of = ""
         """The snapshot that `_events` belong to; there are at most as many as streams."""
+        self._waits: dict[asyncio.Timeout, QuoteRequest] = {}
+        """Streams that have said all there was to say, by when they look again."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -135,14 +149,18 @@ class Streams:
 
     async def _push(self, response: web.StreamResponse, question: QuoteRequest, client: str, said: str) -> None:
         """`said`: the id of the event that the client has."""
-        known, is_for_all = "", True
+        known, is_for_all, fees = "", True, (0, 0)
         while True:
-            snapshot = await self._other(known)
+            snapshot = None
+            if not known or fees == self._fees(question):
+                snapshot = await self._other(known, question)
             present = self._feed.usable()
             event = None
             if present is None:
                 known, event = "", _failed(errors.unavailable())
-            elif snapshot is not None or not is_for_all:  # who had no time left may have some by now
+            elif snapshot is not None or not is_for_all or fees != self._fees(question):
+                # Another market, some time left by now for whoever had none, or another fee.
+                fees = self._fees(question)
                 known, event = present.id, await self.event(present, question, client)
             if event is None or (event.id == said and not known):
                 sent = b": keep-alive\n\n"
@@ -153,14 +171,37 @@ class Streams:
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write(sent)
 
-    async def _other(self, known: str) -> Snapshot | None:
-        """A market other than `known`; None when it is time for a sign of life, or when that one has become too old."""
+    def _fees(self, question: QuoteRequest) -> tuple[int, int]:
+        """What is taken off the answers to a question at present."""
+        return self._settings.referral_bps(question.referral_id)
+
+    async def _other(self, known: str, question: QuoteRequest) -> Snapshot | None:
+        """A market other than `known`; None when it is time for a sign of life, when that one has become too old, or
+        when the fees of a question are others."""
         left = self._feed.usable_for()
+        wait = asyncio.timeout(min(KEEP_ALIVE_SECONDS, left) if left > 0.0 else KEEP_ALIVE_SECONDS)
         try:
-            async with asyncio.timeout(min(KEEP_ALIVE_SECONDS, left) if left > 0.0 else KEEP_ALIVE_SECONDS):
+            async with wait:
+                self._waits[wait] = question
                 return await self._feed.wait_usable(known)
         except TimeoutError:
             return None
+        finally:
+            self._waits.pop(wait, None)
+
+    def adopt(self, settings: AggregatorSettings) -> None:
+        """Take the fees of referrals from these settings: who asked with one whose fee is another now is answered
+        again, and at once."""
+        before, self._settings = self._settings, settings
+
+        def is_other(question: QuoteRequest) -> bool:
+            return before.referral_bps(question.referral_id) != self._fees(question)
+
+        for question in filter(is_other, list(self._events)):
+            del self._events[question]
+        for wait, question in self._waits.items():
+            if is_other(question) and not wait.expired():
+                wait.reschedule(asyncio.get_running_loop().time())
 
     async def event(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
         """The event that answers a question on a snapshot; the same bytes for everybody who asks it.
@@ -186,6 +227,7 @@ class Streams:
                 return sent
 
     async def _answered(self, snapshot: Snapshot, question: QuoteRequest, client: str) -> Event:
+        self._note(question.referral_id, snapshot.wrapped)
         try:
             asked = await self._answering.prepare(snapshot, question, client)
             if asked.lane is not Lane.LOOP:

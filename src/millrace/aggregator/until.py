@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from millrace.aggregator import errors
+from millrace.aggregator.errors import Busy
+
 
 class Until(float):
     """A moment on `time.monotonic`, compared like a number, that has also come once a client's share is `used` up.
@@ -37,3 +40,9 @@ class Until(float):
 
     def __ge__(self, now: float) -> bool:
         return float.__ge__(self, now) and not self._come()
+
+
+def too_late(until: float) -> Busy:
+    """What is said of a question for which nothing was found by then: with more time there may be a plan."""
+    by_share = isinstance(until, Until) and until.cut
+    return errors.too_many_of_one() if by_share else errors.busy()

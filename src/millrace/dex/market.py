@@ -99,7 +99,9 @@ class DictMarket:
 def _keys(pool: Pool) -> tuple[object, ...]:
     pair = frozenset(pool.tokens)
     if isinstance(pool, OneDexPool):
-        return ("OneDex", pair), ("OneDex", pool.pair_id), ("OneDex", pool.lp_token)
+        # Those without an LP token share none: nobody is to be hidden for that.
+        issued = (("OneDex", pool.lp_token),) if pool.lp_token else ()
+        return ("OneDex", pair), ("OneDex", pool.pair_id), *issued
     if isinstance(pool, XExchangePool):
         return ("XExchange", pair), pool.address
     if isinstance(pool, RatePool):

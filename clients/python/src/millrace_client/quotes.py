@@ -164,6 +164,7 @@ class Ladder(_Value, frozen=True):
     to: str
     steps: list[LadderStep]
     snapshot: Snapshot
+    ignored_parameters: list[str] = []
 
 
 class BatchInput(_Value, frozen=True):

@@ -689,6 +689,13 @@ export interface components {
             steps: components["schemas"]["LadderStep"][];
             /** @description The market state that the answer is of. */
             snapshot: components["schemas"]["SnapshotInfo"];
+            /**
+             * @description Parameters that were given and have no effect.
+             * @example [
+             *       "maxSplit"
+             *     ]
+             */
+            ignoredParameters?: string[];
         };
         /**
          * LadderStep
@@ -1798,8 +1805,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1818,6 +1827,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1827,6 +1838,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1859,20 +1872,10 @@ export interface operations {
                  */
                 amountOut?: string;
                 /**
-                 * @description Accepted loss against the quote, a fraction.
-                 * @example 0.01
-                 */
-                slippage?: number;
-                /**
                  * @description How the input is split.
                  * @example hybrid
                  */
                 algorithm?: "greedy" | "lagrangian" | "hybrid";
-                /**
-                 * @description Add the path breakdown.
-                 * @example true
-                 */
-                includePaths?: boolean;
                 /**
                  * @description Allow LP tokens to be minted and redeemed between other tokens, too.
                  * @example false
@@ -1903,11 +1906,6 @@ export interface operations {
                  * @example 60
                  */
                 maxBuiltinCalls?: number;
-                /**
-                 * @description bech32 address; adds `transaction`.
-                 * @example erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
-                 */
-                sender?: string;
                 /**
                  * @description The contract's referral.
                  * @example 7
@@ -1958,6 +1956,10 @@ export interface operations {
             /** @description The picture */
             200: {
                 headers: {
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1976,6 +1978,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1985,6 +1989,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2016,8 +2022,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2036,6 +2044,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2045,6 +2055,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2072,20 +2084,10 @@ export interface operations {
                  */
                 amounts: string;
                 /**
-                 * @description Accepted loss against the quote, a fraction.
-                 * @example 0.01
-                 */
-                slippage?: number;
-                /**
                  * @description How the input is split.
                  * @example hybrid
                  */
                 algorithm?: "greedy" | "lagrangian" | "hybrid";
-                /**
-                 * @description Add the path breakdown.
-                 * @example true
-                 */
-                includePaths?: boolean;
                 /**
                  * @description Allow LP tokens to be minted and redeemed between other tokens, too.
                  * @example false
@@ -2116,11 +2118,6 @@ export interface operations {
                  * @example 60
                  */
                 maxBuiltinCalls?: number;
-                /**
-                 * @description bech32 address; adds `transaction`.
-                 * @example erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva
-                 */
-                sender?: string;
                 /**
                  * @description The contract's referral.
                  * @example 7
@@ -2171,8 +2168,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2191,6 +2190,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2200,6 +2201,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2224,8 +2227,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2271,6 +2276,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2280,6 +2287,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2304,8 +2313,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2351,6 +2362,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2360,6 +2373,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2482,7 +2497,13 @@ export interface operations {
                  */
                 excludePools?: string;
             };
-            header?: never;
+            header?: {
+                /**
+                 * @description Id of the event that the client has: it gets none while the answer is the same.
+                 * @example d8f5a321090f1785
+                 */
+                "Last-Event-ID"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -2519,6 +2540,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2528,6 +2551,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2564,8 +2589,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2584,6 +2611,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2593,6 +2622,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2634,8 +2665,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2654,6 +2687,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2663,6 +2698,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2689,8 +2726,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2709,6 +2748,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2718,6 +2759,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2738,8 +2781,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2758,6 +2803,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2767,6 +2814,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2793,8 +2842,10 @@ export interface operations {
             /** @description The answer */
             200: {
                 headers: {
-                    /** @description Seconds since the market was last seen upstream */
-                    "X-Snapshot-Age"?: number;
+                    /** @description Seconds since the market was last seen upstream. */
+                    "X-Snapshot-Age": number;
+                    /** @description Id of the market state: equal ids, equal answers. */
+                    "X-Snapshot-Id": string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2813,6 +2864,8 @@ export interface operations {
             /** @description More requests than the limit; Retry-After says in how many seconds */
             429: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
@@ -2822,6 +2875,8 @@ export interface operations {
             /** @description No usable market, or too much is waiting; Retry-After says in how many seconds */
             503: {
                 headers: {
+                    /** @description In how many seconds to ask again. */
+                    "Retry-After": number;
                     [name: string]: unknown;
                 };
                 content: {
