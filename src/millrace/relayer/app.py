@@ -302,7 +302,7 @@ class Service:
         if self.peer is not None:
             await self.peer.start()
         await self.cosigner.recover()
-        self.keys.on_return = self.leases.on_return = self._sign_missed
+        self.keys.on_return = self.leases.on_return = self.policy_keeper.on_taken = self._sign_missed
         await self.key_balances.refresh()
         await self._serve()
 
@@ -516,7 +516,7 @@ class Service:
             await self.cosigner.sign_missed()
 
     def _sign_missed(self) -> None:
-        """A signing process is back: sign what was journalled while there was none."""
+        """A signing process is back, or another policy holds: sign what was journalled and is not signed."""
         self._keep_running(self._sign_again())
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:
