@@ -441,6 +441,7 @@ class Service:
         self.sharing.portions.on_change = self.policy_keeper.again
         self.sharing.sums = lambda: sums_of(self.policy_keeper.whole)
         self.sharing.allowances.limits = self._limits
+        self.lifecycle.sponsor.owed_elsewhere = self.sharing.written_off.of_key
         self.lifecycle.sponsor.programmes.shared = self.sharing.allowances
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:

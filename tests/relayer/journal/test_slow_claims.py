@@ -65,6 +65,9 @@ class Busy(Seats):
         self.renewed.set()
         return Renewed(self.claims, self.claims, PORTIONS, False, 0, ())
 
+    async def written_off(self) -> dict[bytes, int]:
+        return {}
+
     async def leave(self) -> None: ...
 
 

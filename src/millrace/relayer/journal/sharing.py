@@ -18,6 +18,7 @@ from typing import TypeVar
 from millrace.chain import address
 from millrace.relayer.journal.allowances import Allowances
 from millrace.relayer.journal.common_programmes import Charged
+from millrace.relayer.journal.others_written_off import OthersWrittenOff
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.journal.progress import Progress
@@ -92,9 +93,11 @@ class Sharing:
         written: Callable[[], Awaitable[None]] = _nothing_to_write,
         known: Callable[[str], int] = lambda _: 0,
         remember: Callable[[int], None] = lambda _: None,
+        stale_seconds: float = 60.0,
     ) -> None:
         """All of these are of our journal: how many reservations it has; to wait for what it was told so far; how many
-        commits those with an id had, as far as it was told to `remember` that."""
+        commits those with an id had, as far as it was told to `remember` that. `stale_seconds`: for so long it may be
+        without news of what others paid."""
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
@@ -131,10 +134,13 @@ class Sharing:
         self._noted: set[str] = set()
         """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
+        self._is_damaged = False
+        """What others wrote off cannot be read."""
         self.portions = Portions()
         """Our part of all budgets."""
         self.allowances = Allowances()
         """What programmes may still pay, which all count together."""
+        self.written_off = OthersWrittenOff(stale_seconds)
         self.sums: Callable[[], str] = lambda: ""
         """What others are told of the sums of our policy."""
         self.others_sums: tuple[str, ...] = ()
@@ -190,6 +196,7 @@ class Sharing:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
         mine = self.sums()
         self._hear(mine, await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine)))
+        self.written_off.hear(await self._sure(lambda seats: seats.written_off()))
 
     def _hear(self, mine: str, others: tuple[str, ...]) -> None:
         """What others say of the sums of their policies, beside what we said."""
@@ -509,6 +516,7 @@ class Sharing:
             self.allowances.hear(renewed.programmes)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
+            await self._hear_written_off()
             if self._forget_before and not await self._forget(self._forget_before, progress.programmes):
                 self._forget_before = 0  # else the rest with what is told next
         except Unavailable as error:
@@ -521,6 +529,17 @@ class Sharing:
             raise
         for done in flushed:
             settle(done, None)
+
+    async def _hear_written_off(self) -> None:
+        """What cannot be read stays as it was known; that is said, and stops nobody."""
+        try:
+            self.written_off.hear(await self._call(lambda seats: seats.written_off()))
+        except Refused as error:
+            if not self._is_damaged:
+                log.error("what others wrote off cannot be read", extra={"error": str(error)})
+            self._is_damaged = True
+        else:
+            self._is_damaged = False
 
     async def _forget(self, before_ms: int, named: Sequence[str]) -> bool:
         """Have old claims forgotten, and whether there are more; that they cannot be read is said, and stops nobody."""

@@ -25,9 +25,9 @@ def part_of(policy: Policy, seats: int, stale_seconds: float, held: int, portion
     """The policy of one of so many, who holds some of all portions.
 
     Budgets of keys and people are divided by portions, which move; quotas by seats, but for what one transaction takes,
-    as whoever may have one may ask anywhere. What a key holds is not divided:
-    each leaves alone what the others may have signed and what they may sign in the time it may be without news of
-    their fees, which is `stale_seconds`. What programmes pay is counted together with the claims.
+    as whoever may have one may ask anywhere. What a key holds is not divided: each leaves alone what the others may
+    have signed and what they may sign in the time it may be without news of their fees, which is `stale_seconds`; what
+    they wrote off is told, and taken off beside that. What programmes pay is counted together with the claims.
     """
     if seats == 1:
         return policy
