@@ -51,6 +51,9 @@ SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
 
 
+_STOPS = "the relayer stops"
+
+
 async def _nothing_to_write() -> None: ...
 
 
@@ -280,8 +283,10 @@ class Sharing:
 
     async def flush(self) -> None:
         """Return when what is to be broadcast is known to the server. Raises `JournalError`."""
-        if not self._progress.sent:
+        if not self._progress.sent and not (self._telling is not None and self._telling.sent):
             return
+        if self._work is not None and self._work.done():
+            raise ClaimsError(self.lost or _STOPS)
         done = asyncio.get_running_loop().create_future()
         self._flushed.append(done)
         self._more.set()
@@ -378,8 +383,8 @@ class Sharing:
             log.critical("claims are lost", extra={"error": self.lost})
             raise OSError(self.lost) from error
         finally:
-            for waiting in self._queue:
-                settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
+            for done in [*(waiting.done for waiting in self._queue), *self._flushed]:
+                settle(done, ClaimsError(self.lost or _STOPS))
 
     async def _serve(self, group: list[Waiting]) -> None:
         # In one order for all relayers: else two that claim the same nonces would wait for each other.
@@ -402,7 +407,7 @@ class Sharing:
             return
         except BaseException as error:
             for waiting in group:
-                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
+                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError(_STOPS))
             raise
         ahead = self._seats.clock.least_ahead_ms
         for item in records:
@@ -523,7 +528,7 @@ class Sharing:
             self._note(error)
         except BaseException as error:
             for done in flushed:
-                settle(done, ClaimsError("the relayer stops"))
+                settle(done, ClaimsError(_STOPS))
             if isinstance(error, Refused | SeatError | ClaimDamaged):  # not of one claim: nothing was told
                 raise ClaimsError(str(error)) from error
             raise
