@@ -270,7 +270,8 @@ async def test_what_one_wrote_off_is_left_alone_by_all(several: Several, monkeyp
         while two.service.lifecycle.sponsor.spendable(key) > before - 2 * fee:
             await asyncio.sleep(0.01)
     assert two.service.lifecycle.sponsor.spendable(key) == before - 2 * fee
-    assert two.service.lifecycle.sponsor.state_of(key).spendable == before - 2 * fee
+    standing = two.service.lifecycle.sponsor.standing_of(key)
+    assert (standing.state.spendable, standing.written_off) == (before - 2 * fee, 2 * fee)
     await one.end()
     three = await several.start("three")
     assert three.service.lifecycle.sponsor.spendable(key) == before - 2 * fee, "it is known from the start"

@@ -105,6 +105,7 @@ class KeyStanding(NamedTuple):
     """What it may still reserve now, by all windows and by what is at risk."""
     used: Standing
     written_off: int
+    """Here, or by others of its relayers."""
 
 
 class Sponsor:
@@ -250,7 +251,7 @@ class Sponsor:
         """What a key has, and what of its budget is used."""
         now = self._clock()
         left, used = self.budgets.left(key, now, self.policy.budget), self.budgets.standing(key, now)
-        balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key)
+        balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key) + self.owed_elsewhere(key)
         return KeyStanding(self.state_of(key), balance, left, used, written_off)
 
     def _seconds_to_empty(self, key: bytes, spendable: int | None) -> float:
