@@ -229,6 +229,7 @@ def test_keys_by_the_remedies(tmp_path: Path, machine: dict[str, Any], profile: 
         ("another folder's journal", "data directory", "is of the folder"),
         ("a damaged journal", "journal", "journal.sqlite: "),
         ("a policy that is none", "policy", "0.pem"),
+        ("a policy that is too small to share", "policy", "budget.per_minute"),
         ("a full disk", "disk", "0 MiB are free"),
         ("few files", "files", "0 files may be open"),
         ("no chain API", "chain API", "cannot be reached (refused)"),
@@ -273,6 +274,9 @@ def test_each_fault_of_a_machine(
                 file.write(b"\xff" * 4096)
         case "a policy that is none":
             machine["policy_file"] = str(tmp_path / "0.pem")
+        case "a policy that is too small to share":
+            machine |= {"claims_url": "postgresql://h/d", "claims_seats": 3}
+            (tmp_path / "policy.toml").write_text("[caps]\nfee = 10\n[budget]\nper_minute = 29")
         case "a full disk":
             monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1, 1, 5))
         case "few files":

@@ -21,6 +21,7 @@ from millrace.relayer.app import Service
 from millrace.relayer.journal import audit, recovery
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.recovery import RecoveryError
+from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.signing.handle import SignerError
 from millrace.runtime.settings import Secret
 
@@ -61,6 +62,29 @@ async def detail(world: Any, tx: Any) -> tuple[str, str]:
 def other(pair: Any, nonce: int) -> Any:
     """Another payload of the nonce than `transfer`."""
     return transfer(pair, nonce, gas_limit=123_456)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--ahead", "-1"), ("--ahead", str(2**63)), ("--wait", "nan"), ("--wait", "-1"), ("--wait", "inf"),
+        ("--wait", "1e10"),
+    ],
+)  # fmt: skip
+async def test_a_safe_start_of_numbers_that_cannot_be_meant(world: Any, option: str, value: str) -> None:
+    """They are refused by name: below nothing nothing is held back, and nobody would be told of it."""
+    done = CliRunner().invoke(main, ["relayer", "recover", option, value, "--yes"])
+    assert done.exit_code == 2 and f"Invalid value for '{option}'" in done.output, done.output
+
+
+async def test_a_safe_start_beyond_all_nonces(world: Any) -> None:
+    """A policy that bounds nothing holds back every nonce there is."""
+    await world.start()
+    await world.stop()
+    policy = world.folder / "wide.toml"
+    policy.write_text(seal(f"[quotas]\nsign_only_ahead = {10**30}"))
+    assert f"first {2**63 - 1} nonces" in command(world, "recover", "--wait", "0", "--set", f"policy_file={policy}")
+    command(world, "recover", "--wait", "0", "--yes", "--set", f"policy_file={policy}")
 
 
 async def test_backup_and_restore(world: Any) -> None:

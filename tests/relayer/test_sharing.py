@@ -255,6 +255,34 @@ async def test_together_they_keep_to_one_budget(several: Several) -> None:
         assert answers == ["ok", "ok", "budget exhausted"]
 
 
+@pytest.mark.usefixtures("each_keeps_its_part")
+async def test_what_one_wrote_off_is_left_alone_by_all(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in nobody's part of what may be at risk, and may still run: others leave it alone until it cannot."""
+    fee, key = 100_000 * 10**9, RELAYERS[1].public
+    one, two = await several.start("one"), await several.start("two")
+    before = two.service.lifecycle.sponsor.spendable(key)
+    txs = [transfer(ALICE, nonce) for nonce in range(2)]
+    assert await submit(one, *txs) == ["ok", "ok"]
+    for tx in txs:
+        assert one.service.lifecycle.write_off(client_hash(tx))
+    assert two.service.lifecycle.sponsor.committed(key) == 0
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.spendable(key) > before - 2 * fee:
+            await asyncio.sleep(0.01)
+    assert two.service.lifecycle.sponsor.spendable(key) == before - 2 * fee
+    standing = two.service.lifecycle.sponsor.standing_of(key)
+    assert (standing.state.spendable, standing.written_off) == (before - 2 * fee, 2 * fee)
+    await one.end()
+    three = await several.start("three")
+    assert three.service.lifecycle.sponsor.spendable(key) == before - 2 * fee, "it is known from the start"
+    assert two.service.lifecycle.sponsor.spendable(key) == before - 2 * fee, "whoever has the seat"
+    three.service.lifecycle.nonce_moved(ALICE.public, 2)
+    monkeypatch.setattr(two.service.sharing.written_off, "_seconds", 0.1)
+    async with asyncio.timeout(20):
+        while two.service.lifecycle.sponsor.spendable(key) < before:
+            await asyncio.sleep(0.01)
+
+
 async def asked_to(kind: Kind, relayer: Relayer, tx: Any) -> Any:
     """A relayer's whole answer."""
     batch = await relayer.service.submitter.take(Origin(kind, "ip"), [raw(tx)])

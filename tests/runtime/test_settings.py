@@ -158,3 +158,19 @@ def test_a_relayer_that_would_let_nobody_wait_is_refused(value: str) -> None:
     with pytest.raises(SettingsError, match="max_wait: expected more than 0"):
         load("relayer", RelayerSettings, env={}, overrides={"max_wait": value})
     assert load("relayer", RelayerSettings, env={}, overrides={"max_wait": "0.01"}).max_wait == 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("claims_seats", "0"), ("claims_seats", "-1"), ("claims_seats", "101"), ("stale_seconds", "nan"),
+        ("stale_seconds", "inf"), ("stale_seconds", "-1"), ("lifetime_seconds", "nan"), ("lifetime_seconds", "inf"),
+        ("lifetime_seconds", "-0.1"), ("retention_hours", "nan"), ("retention_hours", "-1"), ("max_nonce_gap", "-1"),
+        ("lease_seconds", "nan"), ("lease_seconds", "inf"), ("signer_timeout", "nan"), ("signer_timeout", "0"),
+        ("sign_wait", "nan"), ("regossip_seconds", "nan"), ("regossip_seconds", "0"),
+    ],
+)  # fmt: skip
+def test_numbers_that_money_hangs_on_have_bounds(name: str, value: str) -> None:
+    """By how many a policy is divided, and for how long something is waited for, is a number that can be meant."""
+    with pytest.raises(SettingsError, match=name):
+        load("relayer", RelayerSettings, env={}, overrides={name: value})

@@ -40,7 +40,7 @@ def of_this_machine(file: Path | None) -> Iterator[Finding]:
     yield from _of_disks(settings.data_dir, load("notifier", NotifierSettings, file=file).data_dir)
     yield from _of_files(settings.max_connections)
     if settings.policy_file:
-        yield from _of_policy(Path(settings.policy_file))
+        yield from _of_policy(Path(settings.policy_file), settings.claims_seats if settings.claims_url else 1)
     if settings.chain_api_url:
         yield from _of_its_chain(settings)
 
@@ -147,16 +147,24 @@ def _of_files(connections: int) -> Iterator[Finding]:
         yield Finding("ok", "files", "as many as connections")
 
 
-def _of_policy(file: Path) -> Iterator[Finding]:
+def _of_policy(file: Path, seats: int) -> Iterator[Finding]:
+    """Whether it is one, and enough for so many relayers."""
     from millrace.relayer.rules.policy import PolicyError, loads
+    from millrace.relayer.rules.seats import too_small
 
     try:
-        loads(file.read_text(encoding="utf-8-sig"))
+        policy = loads(file.read_text(encoding="utf-8-sig"))
     except (PolicyError, OSError, UnicodeDecodeError) as error:
         remedy = "correct it; until then the last good one holds: `millrace policy apply`"
         yield Finding("fault", "policy", f"{file}: {error}", remedy)
     else:
-        yield Finding("ok", "policy", f"{file} is whole")
+        if names := too_small(policy, seats):
+            text = f"each of {seats} relayers has less than caps.fee of {', '.join(names)}"
+            yield Finding(
+                "warning", "policy", text, "raise them, or lower caps.fee or, with an empty schema, claims_seats"
+            )
+        else:
+            yield Finding("ok", "policy", f"{file} is whole")
 
 
 def _of_its_chain(settings: RelayerSettings) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import BinaryIO
 import click
 
 from millrace.runtime.settings import SettingsError, load, parse_overrides
-from millrace.runtime.terminal import say
+from millrace.runtime.terminal import Seconds, say
 
 
 @click.group()
@@ -124,7 +124,7 @@ def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
 
 @policy.command("write-off")
 @click.argument("client_hash", default="")
-@click.option("--older-than", type=click.FloatRange(min=0), help="All that are so many seconds old.")
+@click.option("--older-than", type=Seconds(), help="All that are so many seconds old.")
 @click.option("--sender", default="", help="All of this sender (bech32).")
 @click.option("--ip", default="", help="All that this client address asked for.")
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with the relayer's settings.")

@@ -16,7 +16,7 @@ from millrace.cli.quote import facts, route
 from millrace.cli.scales import Scales, scales_of
 from millrace.cli.shown import console, table, units
 from millrace.cli.watch import interrupted, interruptible
-from millrace.runtime.terminal import say
+from millrace.runtime.terminal import Seconds, say
 
 if TYPE_CHECKING:
     from millrace_client import Handle, Millrace, Quote, Transaction, Wallet
@@ -49,7 +49,7 @@ LOCAL_CHAIN = "local"
     metavar="ADDRESS|any",
     help="Only this one is called; by default the chain's known one.",
 )
-@click.option("--timeout", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Seconds for its end.")
+@click.option("--timeout", type=Seconds(1.0), default=60.0, show_default=True, help="Seconds for its end.")
 @gateway_option
 @aggregator_option
 @relayer_option

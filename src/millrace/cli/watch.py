@@ -16,7 +16,7 @@ import click
 from millrace.cli import complete, words
 from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
-from millrace.runtime.terminal import nobody_reads, say
+from millrace.runtime.terminal import Seconds, nobody_reads, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -228,7 +228,7 @@ async def address(relayer: Relayer, account: str) -> None:
 
 @_command("tx")
 @click.argument("tx_hash", metavar="HASH", type=words.tx_hash)
-@click.option("--timeout", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds.")
+@click.option("--timeout", type=Seconds(), default=60.0, show_default=True, help="Seconds.")
 async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
     """What becomes of a transaction; ends with it. HASH is any of its three.
 

@@ -302,7 +302,7 @@ class Service:
         if self.peer is not None:
             await self.peer.start()
         await self.cosigner.recover()
-        self.keys.on_return = self.leases.on_return = self._sign_missed
+        self.keys.on_return = self.leases.on_return = self.policy_keeper.on_taken = self._sign_missed
         await self.key_balances.refresh()
         await self._serve()
 
@@ -441,6 +441,7 @@ class Service:
         self.sharing.portions.on_change = self.policy_keeper.again
         self.sharing.sums = lambda: sums_of(self.policy_keeper.whole)
         self.sharing.allowances.limits = self._limits
+        self.lifecycle.sponsor.owed_elsewhere = self.sharing.written_off.of_key
         self.lifecycle.sponsor.programmes.shared = self.sharing.allowances
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:
@@ -516,7 +517,7 @@ class Service:
             await self.cosigner.sign_missed()
 
     def _sign_missed(self) -> None:
-        """A signing process is back: sign what was journalled while there was none."""
+        """A signing process is back, or another policy holds: sign what was journalled and is not signed."""
         self._keep_running(self._sign_again())
 
     def _keep_running(self, work: Coroutine[Any, Any, None]) -> None:

@@ -12,12 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from millrace.runtime.settings import SettingsError, load, parse_overrides
-from millrace.runtime.terminal import say
+from millrace.runtime.terminal import Seconds, say
 
 if TYPE_CHECKING:
     from millrace.relayer.journal.journal import Journal
     from millrace.relayer.journal.recovery import Recovery
     from millrace.relayer.settings import RelayerSettings
+
+
+MOST_NONCE = 2**63 - 1
+"""The largest that a journal has a row for."""
 
 
 class Given(NamedTuple):
@@ -132,9 +136,11 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
 
 
 @click.command()
-@click.option("--wait", type=float, help="Seconds until anything is signed; by default lifetime_seconds.")
+@click.option("--wait", type=Seconds(), help="Seconds until anything is signed; by default lifetime_seconds.")
 @click.option(
-    "--ahead", type=int, help="Nonces beyond an account's that may have been signed; by default the policy's."
+    "--ahead",
+    type=click.IntRange(0, MOST_NONCE),
+    help="Nonces beyond an account's that may have been signed; by default the policy's.",
 )
 @click.option("--forget-spending", is_flag=True, help="Do not count what may have been spent meanwhile.")
 @click.option("--yes", is_flag=True, help="Do it; without, only say what would be done.")
@@ -163,7 +169,9 @@ def recover(
             keys,
             store,
             wait_seconds=settings.lifetime_seconds if wait is None else wait,
-            ahead=recovery.bound(rules.policy.quotas, settings.max_nonce_gap) if ahead is None else ahead,
+            ahead=min(recovery.bound(rules.policy.quotas, settings.max_nonce_gap), MOST_NONCE)
+            if ahead is None
+            else ahead,
             charges=not forget_spending,
         )
         for line in _told(plan, len(keys)):

@@ -12,6 +12,11 @@ from millrace.chain.network import profile as named_profile
 from millrace.runtime.settings import Secret
 from millrace.runtime.tracing import TracingSettings
 
+FOREVER = 1e9
+"""In seconds, thirty years: no wait is meant to be longer."""
+MOST_SEATS = 100
+"""With a hundredth of each budget nobody pays for much."""
+
 
 class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Every setting with its default; the defaults run everything on one machine."""
@@ -54,7 +59,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Seconds that one submission may wait for simulations."""
     round_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
     """Milliseconds of a round; 0: as the chain API's `/network/config` says, and as blocks show."""
-    stale_seconds: float = 60.0
+    stale_seconds: Annotated[float, Meta(ge=0, le=FOREVER)] = 60.0
     """A shard that has sent no block for so long, or executes so far behind, is not sponsored (`not ready`) meanwhile.
     A time: that of who waits for word."""
     execution_lag: Annotated[int, Meta(ge=1)] = 20
@@ -73,7 +78,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """PostgreSQL server that keeps the leases instead, where relayers of several machines may have the same keys."""
     lease_schema: str = "relayer_leases"
     """Schema of the leases there."""
-    lease_seconds: float = 15.0
+    lease_seconds: Annotated[float, Meta(gt=0, le=86_400)] = 15.0
     """So long after its last word there a relayer that is gone still holds its keys; from two thirds of it on it signs
     no more. At least three times `signer_timeout`, and with `claims_url` more than the 3 s after which a silent server
     is asked anew, better twice that."""
@@ -83,7 +88,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     See docs/relayer-operating.md."""
     claims_schema: str = "relayer_claims"
     """Schema of the claims there."""
-    claims_seats: int = 2
+    claims_seats: Annotated[int, Meta(ge=1, le=MOST_SEATS)] = 2
     """How many relayers sign at once; further ones stand by. The same for all of them, for good: each has so large a
     part of every budget and quota."""
     claims_standby: bool = False
@@ -103,9 +108,9 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """File with the passphrase of encrypted keystore files."""
     key_env: tuple[str, ...] = ()
     """Names of environment variables that hold 64 hex digits of a seed each (development only)."""
-    signer_timeout: float = 5.0
+    signer_timeout: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
     """Seconds the signing process may take for an answer before it is replaced."""
-    sign_wait: float = 8.0
+    sign_wait: Annotated[float, Meta(ge=0, le=3_600)] = 8.0
     """Seconds a reply waits for a signing process that is being replaced; then it says `pending`."""
 
     gossip: bool = True
@@ -194,16 +199,16 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     left out and requests are refused; what must be delivered still is."""
     send_burst: float = 64e6
     """Bytes sent to one client address at once after a pause."""
-    max_nonce_gap: int = 0
+    max_nonce_gap: Annotated[int, Meta(ge=0)] = 0
     """How far above the expected nonce a transaction may be."""
 
-    regossip_seconds: float = 15.0
+    regossip_seconds: Annotated[float, Meta(gt=0, le=FOREVER)] = 15.0
     """Pause between two broadcasts of a transaction that is not yet in a block. A time, whatever rounds last: while a
     network takes nothing in, all that waits is sent so often."""
-    lifetime_seconds: float = 600.0
+    lifetime_seconds: Annotated[float, Meta(ge=0, le=FOREVER)] = 600.0
     """After this long without a block a transaction is broadcast no more. A time: networks keep what waits as long in
     short rounds as in long ones."""
-    retention_hours: float = 168.0
+    retention_hours: Annotated[float, Meta(ge=0, le=1e6)] = 168.0
     """Finished submissions stay in the journal this long, to answer repeated ones."""
 
     def __post_init__(self) -> None:

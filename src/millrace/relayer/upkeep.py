@@ -41,6 +41,8 @@ class PolicyKeeper:
     ) -> None:
         """`name`: of the file, as it is set; empty without one. `part_of`: what of it is this relayer's."""
         self._part_of = part_of
+        self.on_taken: Callable[[], None] = lambda: None
+        """Told when another policy holds."""
         self._taken: Policy | None = None
         """Of the file, as it was taken over last."""
         self._file = file
@@ -126,12 +128,13 @@ class PolicyKeeper:
     def _take(self) -> None:
         self._taken = self._file.policy
         self.again()
+        self.on_taken()
         if self._name:
             log.info("policy read", extra={"file": self._name, "rejected": self._file.rejected})
 
 
 class Tidier:
-    """Forgets what is long over, and finds out what became of transactions that were given up."""
+    """Forgets what is long over, finds out what became of what was given up, and has signed what is not."""
 
     def __init__(
         self,
@@ -148,6 +151,7 @@ class Tidier:
         self._lifecycle = lifecycle
         self._journal = journal
         self._fates = fates
+        self._cosigner = cosigner
         self._retention_ms = retention_ms
         self._lifetime_ms = lifetime_ms
         self._given_up = ExpiredSenders(lifecycle.inflight, accounts, lifecycle.sponsor.written_off.senders)
@@ -163,4 +167,5 @@ class Tidier:
             self._lifecycle.sponsor.prune()
             self._lifecycle.drop_given_up(self._now_ms() - self._lifetime_ms)
             await self._given_up.ask(TIDY_ACCOUNTS)
+            await self._cosigner.sign_missed()
             await asyncio.sleep(TIDY_SECONDS)

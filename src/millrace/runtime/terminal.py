@@ -5,16 +5,32 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
+import math
 import os
 import shutil
 import sys
 import textwrap
+from typing import Any
 
 import click
 
 _NARROWEST = 20
+_LONGEST = 1e9
 _PLAIN = {"→": "->", "✓": "+", "✗": "x", "…": "..."} | dict(zip("▁▂▃▄▅▆▇█", "__.--==#", strict=True))
 """What stands for our signs where the locale's letters have none of them."""
+
+
+class Seconds(click.FloatRange):
+    """A time of so long at least, and thirty years at most. To click `nan` is in any range."""
+
+    def __init__(self, least: float = 0.0) -> None:
+        super().__init__(least, _LONGEST)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value} is no number.", param, ctx)
+        return seconds
 
 
 def accept_locale() -> None:

@@ -816,12 +816,12 @@ async def test_the_indexes_of_an_earlier_version_are_brought_up_to_date(opened: 
     await one.open()
     schema = one._schema
     postgres.sql(
-        f'DROP INDEX "{schema}".claims_made, "{schema}".claims_open',
+        f'DROP INDEX "{schema}".claims_made, "{schema}".claims_open, "{schema}".claims_written_off',
         f'CREATE INDEX claims_created ON "{schema}".claims USING brin (created_ms)',
     )
     await two.open()
     names = f"SELECT string_agg(indexname, ' ' ORDER BY indexname) FROM pg_indexes WHERE schemaname = '{schema}' "
-    assert postgres.sql(names + "AND tablename = 'claims'") == "claims_made claims_open claims_pkey"
+    assert postgres.sql(names + "AND tablename = 'claims'") == "claims_made claims_open claims_pkey claims_written_off"
 
 
 async def test_a_server_without_a_connection_left_is_one_that_is_away(opened: Open, postgres: Postgres) -> None:
@@ -921,6 +921,30 @@ async def test_a_damaged_claim_stops_nobody_else(opened: Open, postgres: Postgre
     assert first is None and third is None and isinstance(second, JournalError if says_so else TakenElsewhere)
     await sharing.take([row(4)])
     assert sharing.lost is None and sharing.has(ALICE.public, 4) and not sharing.has(ALICE.public, 2)
+    await sharing.close()
+
+
+async def test_what_others_wrote_off_and_cannot_be_read_stays_as_it_was(
+    opened: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A damaged claim of others ends no relayer: what was known goes on counting, and it is said once."""
+    seats, other = opened(), opened()
+    sharing = Sharing(seats, A, "host:/a", lambda: 0)
+    await sharing.sit()
+    position = await sat(other, B)
+    assert await other.claim([row(1), row(2)], position)
+    await other.renew(Progress(ends=[(ALICE.public, 1, row(1).client_hash, "superseded", "10", None)]))
+    await sharing.settle_in()
+    assert sharing.written_off.of_key(row(1).relayer or b"") == 10, "and what is only in flight is not in it"
+
+    async def damaged() -> dict[bytes, int]:
+        raise Damaged("invalid page")
+
+    monkeypatch.setattr(seats, "written_off", damaged)
+    await sharing._tell()
+    await sharing._tell()
+    assert sharing.written_off.of_key(row(1).relayer or b"") == 10 and sharing.failed is None
+    assert [record.message for record in caplog.records].count("what others wrote off cannot be read") == 1
     await sharing.close()
 
 

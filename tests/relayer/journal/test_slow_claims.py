@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from millrace.relayer.journal import sharing as sharing_module
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
 from millrace.relayer.journal.progress import Progress
-from millrace.relayer.journal.seats import Made, Renewed, Seat, Seats
+from millrace.relayer.journal.seats import Made, Renewed, Seat, SeatError, Seats
 from millrace.relayer.journal.sharing import Sharing
+from millrace.relayer.journal.writer import JournalError
 from millrace.runtime.postgres import Connection, Unavailable
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
@@ -65,6 +67,9 @@ class Busy(Seats):
         self.renewed.set()
         return Renewed(self.claims, self.claims, PORTIONS, False, 0, ())
 
+    async def written_off(self) -> dict[bytes, int]:
+        return {}
+
     async def leave(self) -> None: ...
 
 
@@ -93,6 +98,75 @@ async def test_a_seat_is_renewed_however_many_claims_come() -> None:
             task.cancel()
         await asyncio.gather(*claiming, return_exceptions=True)
         await sharing.close()
+
+
+class Renewing(Busy):
+    """Of a server that answers a renewal when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bool] = []
+        self.answers = asyncio.Event()
+
+    async def renew(self, progress: Progress) -> Renewed:
+        self.renewed.set()
+        await self.answers.wait()
+        self.told.append(bool(progress.sent))
+        return await super().renew(progress)
+
+
+async def test_what_is_to_be_broadcast_is_known_when_it_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the server is being told of it already, with a renewal that came in between."""
+    monkeypatch.setattr(sharing_module, "TELL_SECONDS", 0.01)
+    seats = Renewing()
+    sharing = Sharing(seats, A, "here", lambda: 0)
+    await sharing.sit()
+    sharing.sent(b"sender", 1)
+    sharing.start()
+    async with asyncio.timeout(20):
+        await seats.renewed.wait()
+    flushed = asyncio.create_task(sharing.flush())
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not flushed.done() and not seats.told
+    seats.answers.set()
+    async with asyncio.timeout(20):
+        await flushed
+    assert seats.told[0]
+    await sharing.flush()
+    await sharing.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_who_loses_the_seat_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch, is_told: bool) -> None:
+    """What the server was being told then, or was to be told later, is not known to it: whoever waits hears so."""
+    monkeypatch.setattr(sharing_module, "TELL_SECONDS", 0.01)
+    seats = Renewing()
+    sharing = Sharing(seats, A, "here", lambda: 0)
+    await sharing.sit()
+    if is_told:
+        sharing.sent(b"sender", 1)
+
+    async def lost(progress: Progress) -> Renewed:
+        seats.renewed.set()
+        await seats.answers.wait()
+        raise SeatError("another has it")
+
+    monkeypatch.setattr(seats, "renew", lost)
+    sharing.start()
+    async with asyncio.timeout(20):
+        await seats.renewed.wait()
+    if not is_told:
+        sharing.sent(b"sender", 1)
+    flushed = asyncio.create_task(sharing.flush())
+    await asyncio.sleep(0)
+    seats.answers.set()
+    async with asyncio.timeout(20):
+        with pytest.raises(JournalError, match="another has it"):
+            await flushed
+        with pytest.raises(JournalError, match="another has it"):
+            await sharing.flush()
+    await sharing.close()
 
 
 async def test_a_renewal_waits_for_nobody_who_takes_portions(opened: Open, postgres: Postgres) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import time
 from typing import Any
@@ -25,6 +26,7 @@ from relayer_support import (
 from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash, from_proto
+from millrace.relayer import upkeep
 from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Origin
@@ -460,6 +462,54 @@ async def test_a_refusal_gives_back_what_nobody_has_a_signature_of(world: Any) -
     assert await submit(world, transfer(ALICE), kind="sign") == ["signer unavailable"]
     assert service.lifecycle.sponsor.budgets.at_risk(key) == 100_000 * GAS_PRICE
     assert len(service.lifecycle.inflight) == 1
+
+
+async def test_what_the_policy_refused_at_a_start_is_signed_once_it_allows_it(world: Any) -> None:
+    """What was accepted and not signed before a kill, and refused then, is signed and sent when the policy changes."""
+    await start(world, "paused_shards = []")
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    world.service.journal.change(lambda connection: connection.execute("DELETE FROM signatures").close())
+    await world.stop()
+    world.api.submitted.clear()
+    await start(world, "paused_shards = [1]")
+    entry = world.service.lifecycle.inflight.of_sender(ALICE.public)[0]
+    assert entry.state == "journalled" and not world.api.submitted
+    (world.folder / "policy.toml").write_text(seal("paused_shards = []"))
+    await world.api.wait_submitted(1)
+    assert entry.state == "signed" and entry.sending
+
+
+async def test_what_was_refused_after_a_start_is_asked_for_again(
+    world: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever the signing process had against it, it is asked again from time to time, and said once what it says."""
+    monkeypatch.setattr(upkeep, "TIDY_SECONDS", 0.01)
+    await start(world, sign_wait=0)
+    service, asked, enough = world.service, 0, asyncio.Event()
+    really = service.signer.sign
+
+    async def lose(transactions: list[bytes]) -> list[Answer]:
+        raise SignerError("lost")
+
+    async def refuse(transactions: list[bytes]) -> list[Answer]:
+        nonlocal asked
+        asked += 1
+        if asked == 3:
+            enough.set()
+        return [Answer(refusal="no") for _ in transactions]
+
+    service.signer.sign = lose
+    assert await submit(world, transfer(ALICE)) == ["pending"]
+    entry = service.lifecycle.inflight.of_sender(ALICE.public)[0]
+    entry.sign_requests = 1  # as of an entry that was read from disk
+    service.signer.sign = refuse
+    async with asyncio.timeout(10):
+        await enough.wait()
+    service.signer.sign = really
+    await world.api.wait_submitted(1)
+    assert entry.state == "signed"
+    said = [record.__dict__ for record in caplog.records if record.message == "what was journalled is not signed"]
+    assert [(line["reason"], line["count"]) for line in said] == [("no", 1)]
 
 
 @pytest.mark.parametrize("kind", ["relay", "sign"])

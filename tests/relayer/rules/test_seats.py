@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from millrace.relayer.rules.policy import loads
-from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
+from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of, too_small
 
 
 @pytest.mark.parametrize("seats", [1, 2, 3, 7])
@@ -35,6 +35,27 @@ def test_budgets_follow_portions_and_quotas_do_not() -> None:
     assert (large.people["alice"].per_day, small.people["alice"].per_day) == (15, 5)
     assert large.quotas == small.quotas and large.quotas.sender_per_hour == whole.quotas.sender_per_hour // 2
     assert large.budget.floor_balance == 10 - 7 + 2 * 25
+
+
+@pytest.mark.parametrize("seats", [2, 3, 7])
+def test_a_part_of_a_quota_is_enough_for_one_transaction(seats: int) -> None:
+    """However few a policy allows at once or an hour, who may have one has it, wherever they ask; 0 is nobody's."""
+    names = ("sender_per_hour", "ip_per_hour", "receiver_per_hour", "sender_at_risk_sign_only", "ip_at_risk_sign_only")
+    numbers = ("sender_in_flight", "ip_in_flight")
+    for whole in (0, 1, 9, 10, 11, 11 * seats):
+        text = "[caps]\nfee = 10\n[quotas]\n" + "".join(f"{name} = {whole}\n" for name in (*names, *numbers))
+        part = part_of(loads(text), seats, 60.0, 64, 64 * seats).quotas
+        assert {getattr(part, name) for name in names} == {max(min(whole, 10), whole // seats)}
+        assert {getattr(part, name) for name in numbers} == {max(min(whole, 1), whole // seats)}
+
+
+def test_sums_whose_parts_pay_for_too_little() -> None:
+    """Of a budget no part may be more than its part: which sums are too small for so many seats is told."""
+    policy = loads(
+        "[caps]\nfee = 10\n[budget]\nper_minute = 39\nat_risk = 40\nloss_per_hour = 9\n[people.alice]\nper_day = 10\n"
+    )
+    assert too_small(policy, 4) == ["budget.per_minute", "people.alice.per_day"]
+    assert too_small(policy, 1) == []
 
 
 def test_of_policies_that_differ_the_smallest_sum_holds() -> None:

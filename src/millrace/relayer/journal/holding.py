@@ -69,7 +69,7 @@ def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) 
     )
     place = place_of(Path(settings.data_dir))
     of_journal = journal.reservations, journal.written, journal.known_commits, journal.keep_commits
-    return Sharing(seats, identity.id, place, *of_journal)
+    return Sharing(seats, identity.id, place, *of_journal, stale_seconds=settings.stale_seconds)
 
 
 def keeper_of(settings: RelayerSettings, identity: Identity, journal: Journal, shared: str = "") -> LeaseKeeper:

@@ -91,11 +91,12 @@ CREATE TABLE IF NOT EXISTS sums (
 );
 CREATE INDEX IF NOT EXISTS claims_made ON claims (seat, created_ms);
 CREATE INDEX IF NOT EXISTS claims_open ON claims (seat, created_ms) WHERE ended_ms IS NULL;
+CREATE INDEX IF NOT EXISTS claims_written_off ON claims (relayer) WHERE state = 'superseded' AND ended_ms IS NULL;
 DROP INDEX IF EXISTS claims_created; -- of earlier versions
 ALTER TABLE claims SET (autovacuum_vacuum_scale_factor = 0.02); -- until then who looks for open claims meets ended ones
 {programmes.SCHEMA}
 """
-_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_open') IS NOT NULL"
+_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_written_off') IS NOT NULL"
 """Of what is made the table and the index that came last. Whoever stands by asks every second, and to make an index
 that is there keeps claims waiting all the same."""
 _FROM_1 = f"""
@@ -163,6 +164,10 @@ DELETE FROM claims WHERE ctid = ANY(ARRAY(
 )) AND seat = $1 AND ended_ms < $2
 """
 """So few at once that claims hardly wait; by the index, as the oldest of ours are always at its beginning."""
+_WRITTEN_OFF = """
+SELECT relayer, sum(fee::numeric) FROM claims WHERE state = 'superseded' AND ended_ms IS NULL AND seat <> $1
+GROUP BY relayer
+"""
 _COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms"
 
 
@@ -531,6 +536,10 @@ class Seats:
             sender, nonce, self.number,
         )  # fmt: skip
         return [_shared(row, self.clock.least_ahead_ms).record for row in rows]
+
+    async def written_off(self) -> dict[bytes, int]:
+        """Fees that others wrote off and that may still have to be paid, by key."""
+        return {key: int(fees) for key, fees in await self._fetch(_WRITTEN_OFF, self.number)}
 
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]

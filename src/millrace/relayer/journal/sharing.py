@@ -18,6 +18,7 @@ from typing import TypeVar
 from millrace.chain import address
 from millrace.relayer.journal.allowances import Allowances
 from millrace.relayer.journal.common_programmes import Charged
+from millrace.relayer.journal.others_written_off import OthersWrittenOff
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.journal.progress import Progress
@@ -48,6 +49,9 @@ AGREE_SECONDS = 2.0
 """Clocks of servers that are set by the network are less apart."""
 SLACK_MS = 600_000
 """A claim is made later than its time says: it waits for its turn, and for a server that is away."""
+
+
+_STOPS = "the relayer stops"
 
 
 async def _nothing_to_write() -> None: ...
@@ -92,9 +96,11 @@ class Sharing:
         written: Callable[[], Awaitable[None]] = _nothing_to_write,
         known: Callable[[str], int] = lambda _: 0,
         remember: Callable[[int], None] = lambda _: None,
+        stale_seconds: float = 60.0,
     ) -> None:
         """All of these are of our journal: how many reservations it has; to wait for what it was told so far; how many
-        commits those with an id had, as far as it was told to `remember` that."""
+        commits those with an id had, as far as it was told to `remember` that. `stale_seconds`: for so long it may be
+        without news of what others paid."""
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
@@ -131,10 +137,13 @@ class Sharing:
         self._noted: set[str] = set()
         """What was logged of that: it may be away first, and not what it was then."""
         self.failures = 0
+        self._is_damaged = False
+        """What others wrote off cannot be read."""
         self.portions = Portions()
         """Our part of all budgets."""
         self.allowances = Allowances()
         """What programmes may still pay, which all count together."""
+        self.written_off = OthersWrittenOff(stale_seconds)
         self.sums: Callable[[], str] = lambda: ""
         """What others are told of the sums of our policy."""
         self.others_sums: tuple[str, ...] = ()
@@ -190,6 +199,7 @@ class Sharing:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
         mine = self.sums()
         self._hear(mine, await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine)))
+        self.written_off.hear(await self._sure(lambda seats: seats.written_off()))
 
     def _hear(self, mine: str, others: tuple[str, ...]) -> None:
         """What others say of the sums of their policies, beside what we said."""
@@ -273,8 +283,10 @@ class Sharing:
 
     async def flush(self) -> None:
         """Return when what is to be broadcast is known to the server. Raises `JournalError`."""
-        if not self._progress.sent:
+        if not self._progress.sent and not (self._telling is not None and self._telling.sent):
             return
+        if self._work is not None and self._work.done():
+            raise ClaimsError(self.lost or _STOPS)
         done = asyncio.get_running_loop().create_future()
         self._flushed.append(done)
         self._more.set()
@@ -371,8 +383,8 @@ class Sharing:
             log.critical("claims are lost", extra={"error": self.lost})
             raise OSError(self.lost) from error
         finally:
-            for waiting in self._queue:
-                settle(waiting.done, ClaimsError(self.lost or "the relayer stops"))
+            for done in [*(waiting.done for waiting in self._queue), *self._flushed]:
+                settle(done, ClaimsError(self.lost or _STOPS))
 
     async def _serve(self, group: list[Waiting]) -> None:
         # In one order for all relayers: else two that claim the same nonces would wait for each other.
@@ -395,7 +407,7 @@ class Sharing:
             return
         except BaseException as error:
             for waiting in group:
-                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError("the relayer stops"))
+                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError(_STOPS))
             raise
         ahead = self._seats.clock.least_ahead_ms
         for item in records:
@@ -509,18 +521,30 @@ class Sharing:
             self.allowances.hear(renewed.programmes)
             self.portions.others_want = renewed.others_want
             self.portions.hold(renewed.portions)
+            await self._hear_written_off()
             if self._forget_before and not await self._forget(self._forget_before, progress.programmes):
                 self._forget_before = 0  # else the rest with what is told next
         except Unavailable as error:
             self._note(error)
         except BaseException as error:
             for done in flushed:
-                settle(done, ClaimsError("the relayer stops"))
+                settle(done, ClaimsError(_STOPS))
             if isinstance(error, Refused | SeatError | ClaimDamaged):  # not of one claim: nothing was told
                 raise ClaimsError(str(error)) from error
             raise
         for done in flushed:
             settle(done, None)
+
+    async def _hear_written_off(self) -> None:
+        """What cannot be read stays as it was known; that is said, and stops nobody."""
+        try:
+            self.written_off.hear(await self._call(lambda seats: seats.written_off()))
+        except Refused as error:
+            if not self._is_damaged:
+                log.error("what others wrote off cannot be read", extra={"error": str(error)})
+            self._is_damaged = True
+        else:
+            self._is_damaged = False
 
     async def _forget(self, before_ms: int, named: Sequence[str]) -> bool:
         """Have old claims forgotten, and whether there are more; that they cannot be read is said, and stops nobody."""

@@ -105,6 +105,7 @@ class KeyStanding(NamedTuple):
     """What it may still reserve now, by all windows and by what is at risk."""
     used: Standing
     written_off: int
+    """Here, or by others of its relayers."""
 
 
 class Sponsor:
@@ -128,6 +129,8 @@ class Sponsor:
         """Why a shard is not sponsored, if so: nobody could tell what became of its transactions."""
         self.why_not: Callable[[], str | None] = lambda: None
         """Why nothing may be sponsored now, if so."""
+        self.owed_elsewhere: Callable[[bytes], int] = lambda key: 0
+        """What a key may have to pay for what other relayers wrote off."""
         self.paused: frozenset[int] = frozenset()
         """Shards that an operator paused, beside those of the policy; see `Lifecycle.pause`."""
         self.balances = Balances(clock, self._rounds)
@@ -187,7 +190,7 @@ class Sponsor:
         if spendable - owed >= fee:
             return
         self.balances.want(key)  # a reading in its place may know of more
-        if spendable + self.committed(key) >= fee:
+        if spendable + self.committed(key) + self.owed_elsewhere(key) >= fee:
             text = "what it holds may be needed for transactions under way"
             next_block_ms = max(1_000, self._rounds.ms)  # it may settle what is under way; nobody asks more often
             raise Refused(reasons.RELAYER_BALANCE_LOW.but(text, next_block_ms))
@@ -207,7 +210,9 @@ class Sponsor:
     def spendable(self, key: bytes) -> int | None:
         """What the key can surely pay beyond all that and its floor; less than nothing when it lacks so much."""
         bound = self.balances.lower_bound(key)
-        return None if bound is None else bound - self.committed(key) - self.policy.budget.floor_balance
+        if bound is None:
+            return None
+        return bound - self.committed(key) - self.owed_elsewhere(key) - self.policy.budget.floor_balance
 
     def state_of(self, key: bytes) -> KeyState:
         """Whether a key pays now, and what it lacks."""
@@ -246,7 +251,7 @@ class Sponsor:
         """What a key has, and what of its budget is used."""
         now = self._clock()
         left, used = self.budgets.left(key, now, self.policy.budget), self.budgets.standing(key, now)
-        balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key)
+        balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key) + self.owed_elsewhere(key)
         return KeyStanding(self.state_of(key), balance, left, used, written_off)
 
     def _seconds_to_empty(self, key: bytes, spendable: int | None) -> float:

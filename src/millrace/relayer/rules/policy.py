@@ -32,6 +32,8 @@ KEPT = "last-good-policy.toml"
 
 MOST = 10**30
 """No entry is larger: amounts and numbers beyond it are slips of the pen."""
+MAX_NAME = 64
+"""Letters of somebody's name, which is in the row of each transaction of theirs."""
 MOST_SECONDS = 10 * 366 * 86_400.0
 
 _TRANSFERS = {name.encode() for name in (call.ESDT_TRANSFER, call.NFT_TRANSFER, call.MULTI_TRANSFER)}
@@ -293,9 +295,14 @@ def _check_ranges(policy: Policy) -> None:
 
 
 def _check_people(people: dict[str, Person]) -> None:
-    """Raise `PolicyError` for budgets that cannot be meant, and keys that are none or of two people."""
+    """Raise `PolicyError` for names and budgets that cannot be meant, and keys that are none or of two people.
+
+    Without a name it would be a stranger, and every stranger them.
+    """
     owners: dict[str, str] = {}
     for name, person in people.items():
+        if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+            raise PolicyError(f"people: {name!r}: a name has 1 to {MAX_NAME} printable letters")
         for field in person.__struct_fields__[1:]:
             if not 0 <= getattr(person, field) <= MOST:
                 raise PolicyError(f"people.{name}.{field}: negative, or more than 10^30")

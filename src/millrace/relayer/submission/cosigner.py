@@ -6,6 +6,7 @@ An entry is left over when the signing process, or the whole service, went away 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from millrace.relayer.ledger.inflight import Entry
@@ -17,6 +18,9 @@ from millrace.relayer.signing.wire import Answer
 
 log = logging.getLogger(__name__)
 
+MAX_TOLD = 8
+"""Reasons of refusals that are logged at once."""
+
 
 class Cosigner:
     """Asks the signing process, of which there may be another each time, and sends what is signed."""
@@ -27,6 +31,8 @@ class Cosigner:
         self._lifecycle = lifecycle
         self._signer = signer
         self._send = send
+        self._refusals: Counter[str] = Counter()
+        """Of what was missed, when it was asked for last."""
 
     async def check(self, transactions: list[bytes]) -> list[str] | None:
         """What the signing process says of the signatures of transactions in protobuf form, see `SigningProcess`.
@@ -71,26 +77,36 @@ class Cosigner:
         self._send_waiting(self._lifecycle.inflight.entries())
 
     async def sign_missed(self) -> None:
-        """Sign and send what was journalled while the signing process was away, but for what is being signed."""
+        """Sign and send what was journalled and is not signed, but for what is being signed.
+
+        The signing process was away, or refused what it may have signed before a restart: by a policy that may be
+        another one now.
+        """
         if self._signer() is None:
             return
-        missed = [
-            entry for entry in self._lifecycle.inflight.entries() if entry.state == "journalled" and not entry.asking
-        ]
+        missed = [entry for entry in self._lifecycle.inflight.entries() if _is_missed(entry)]
+        refusals: Counter[str] = Counter()
         try:
             for start in range(0, len(missed), PART):
-                part = missed[start : start + PART]
-                refusals = await self.sign(part)
+                part = [entry for entry in missed[start : start + PART] if _is_missed(entry)]
+                refusals.update(filter(None, (await self.sign(part)).values()))
                 self._send_waiting(part)
-                for refusal in filter(None, refusals.values()):
-                    log.warning("a journalled transaction is not signed", extra={"reason": refusal})
         except SignerError as error:
             log.error("what was journalled is not signed yet", extra={"reason": str(error)})
+            return
+        if refusals != self._refusals:
+            for reason, count in refusals.most_common(MAX_TOLD):
+                log.warning("what was journalled is not signed", extra={"reason": reason, "count": count})
+        self._refusals = refusals
 
     def _send_waiting(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
             if entry.broadcast and entry.state == "signed":
                 self.send(entry)
+
+
+def _is_missed(entry: Entry) -> bool:
+    return entry.state == "journalled" and not entry.asking
 
 
 async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
