@@ -85,7 +85,7 @@ def test_nginx_takes_its_sample(certificates: Path) -> None:
 
 
 class Proxy(Server):
-    """A proxy with its sample, on a port of its own, in front of what listens on `behind`, after `changes` to its text."""
+    """A proxy with its sample after `changes`, on a port of its own, in front of what listens on `behind`."""
 
     def __init__(self, name: str, certificates: Path, behind: int, changes: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(certificates)
