@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from deploy.debian import DEPLOY, FOLDERS, check
 from millrace.aggregator.page import FILES as PAGE
 from millrace.runtime.http import HttpServer
+from millrace.system.ports import free_ports
 from servers.process import Server
 
 SAMPLES = ("nginx.conf", "haproxy.cfg")
@@ -219,6 +220,28 @@ async def test_a_client_over_its_share_is_refused_alone(name: str, certificates:
         assert asked == 8
         async with client.get("/api/v1/quote", headers=QUOTES) as answer:
             assert answer.status == 200
+
+
+async def test_a_relayer_that_stands_by_costs_no_answer_and_nothing_is_sent_twice(certificates: Path) -> None:
+    """nginx goes on to the next relayer where none listens, and never sends again what one has heard."""
+    heard = 0
+
+    async def breaks_off(request: web.Request) -> web.StreamResponse:
+        nonlocal heard
+        if request.path == "/v1/sign":
+            heard += 1
+            assert request.transport is not None
+            request.transport.abort()
+        return await _echo(request)
+
+    server = "    server 127.0.0.1:8201;\n"
+    several = server * 2 + "".join(f"    server 127.0.0.1:{port};\n" for port in free_ports(3))
+    async with running("nginx.conf", certificates, breaks_off, [(server, several)]) as client:
+        for _ in range(20):
+            async with client.post("/v1/relay", headers=RELAY, json={}) as answer:
+                assert answer.status == 200
+        async with client.post("/v1/sign", headers=RELAY, json={}) as answer:
+            assert (answer.status, heard) == (502, 1)
 
 
 async def test_what_the_services_allow_passes(proxied: aiohttp.ClientSession) -> None:
