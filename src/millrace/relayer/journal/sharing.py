@@ -70,7 +70,8 @@ class TakenElsewhere(NonceTaken):
 
 
 ALL_TAKEN = "stands by: all seats are taken"
-UNHEARD = "waits for the claims' server, which does not answer"
+UNSERVED = "waits for the claims' server: the log says why"
+"""It does not answer, or is not fit to be used."""
 
 _UNREADABLE = Claimed(b"", -1, "", "journalled", None, None)
 """Who has a nonce that the server neither gives us nor tells anything of."""
@@ -111,7 +112,7 @@ class Sharing:
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self.no_seat = ""
-        """Why it has none so far, `ALL_TAKEN` or `UNHEARD`; empty before that is known, and with a seat."""
+        """Why it has none so far, `ALL_TAKEN` or `UNSERVED`; empty before that is known, and with a seat."""
         self._has_cursor = False
         """Whether the seat says where reading the events goes on."""
         self._queue: list[Waiting] = []
@@ -181,7 +182,7 @@ class Sharing:
                 self._remember(self._seats.commits)
                 self.no_seat = "" if self.seat is not None else ALL_TAKEN
             except Unavailable as error:
-                self.no_seat = UNHEARD
+                self.no_seat = UNSERVED
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
                 self._position, self._has_cursor = self.seat.position, self.seat.cursor is not None
