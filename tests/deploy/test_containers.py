@@ -124,6 +124,18 @@ def test_pods_are_restricted() -> None:
     assert found == 7  # a container for each service, two more to start the relayer
 
 
+def test_who_stands_by_is_alive_and_gets_no_clients() -> None:
+    """A relayer without a seat answers operators alone: start and life are asked there, readiness where clients are."""
+    (relayer,) = (item for item in objects() if item["kind"] == "StatefulSet" and item["metadata"]["name"] == "relayer")
+    (container,) = relayer["spec"]["template"]["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert container["startupProbe"]["httpGet"] == {"path": "/health", "port": ports["operators"]}
+    assert container["livenessProbe"] == container["livenessProbe"] | {"tcpSocket": {"port": ports["operators"]}}
+    assert container["readinessProbe"] == container["readinessProbe"] | {"tcpSocket": {"port": ports["http"]}}
+    health = COMPOSE["services"]["relayer"]["environment"]["HEALTH_URL"]
+    assert health == f"http://127.0.0.1:{ports['operators']}/health"
+
+
 def test_settings_files_are_known(tmp_path: Path) -> None:
     """The sample of settings and that of the manifests load for every service that they name."""
     (tmp_path / "kubernetes.toml").write_text(CONFIG["millrace.toml"])

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from relayer_edges import Line
@@ -42,6 +44,7 @@ from millrace.relayer.submission.batch import Accepted
 from millrace.runtime.postgres import Refused, Unavailable
 from millrace.runtime.process import wait_first
 from millrace.runtime.settings import Secret
+from millrace.system.ports import free_ports
 from relayer.conftest import Front
 from servers.postgres import Postgres
 
@@ -211,6 +214,62 @@ async def test_who_is_cut_off_from_the_claims_gets_nothing_from_edges(
     finally:
         await front.stop()
         await line.stop()
+
+
+async def looked_at(port: int, path: str) -> tuple[int, str]:
+    """What an operators' port answers; 0 of one that does not."""
+    try:
+        async with aiohttp.request("GET", f"http://127.0.0.1:{port}/{path}") as answer:
+            return answer.status, await answer.text()
+    except aiohttp.ClientConnectionError:
+        return 0, ""
+
+
+async def test_who_stands_by_says_so_to_operators(several: Several) -> None:
+    """Its operators' port answers from the beginning: alive, standing by and not ready; with a seat it is as any."""
+    one = await several.start("one", claims_seats=1)
+    _, metrics = await looked_at(one.service.metrics_port, "metrics")
+    assert "relayer_standing_by 0.0" in metrics and "relayer_ready 1.0" in metrics
+    (port,) = free_ports(1)
+    starting = asyncio.create_task(several.start("two", claims_seats=1, metrics_port=port))
+    try:
+        async with asyncio.timeout(10):
+            while "relayer_standing_by 1.0" not in (await looked_at(port, "metrics"))[1]:
+                assert not starting.done()
+                await asyncio.sleep(0.005)
+        _, metrics = await looked_at(port, "metrics")
+        assert "relayer_ready 0.0" in metrics and "process_start_time_seconds" in metrics
+        status, health = await looked_at(port, "health")
+        assert status == 200 and json.loads(health) | {
+            "status": "standing by", "role": "relayer", "signer": False, "sponsoring": "stands by: all seats are taken"
+        } == json.loads(health)  # fmt: skip
+        status, ready = await looked_at(port, "ready")
+        assert (status, json.loads(ready)) == (503, {"ready": False, "relayers": {}})
+    finally:
+        await one.end()
+        two = await starting
+    assert two.service.metrics_port == port
+    _, metrics = await looked_at(port, "metrics")
+    assert "relayer_standing_by 0.0" in metrics and "relayer_lease_seconds_left" in metrics
+
+
+async def test_who_waits_for_the_claims_server_does_not_stand_by(several: Several) -> None:
+    """Of a server that does not answer nobody could take a seat: alive, but neither standing by nor ready."""
+    (nobody, port) = free_ports(2)
+    url = Secret(f"postgresql://millrace:none@127.0.0.1:{nobody}/postgres")
+    starting = asyncio.create_task(several.start("one", claims_url=url, metrics_port=port))
+    try:
+        async with asyncio.timeout(10):
+            while "the claims' server" not in (await looked_at(port, "health"))[1]:
+                assert not starting.done()
+                await asyncio.sleep(0.005)
+        _, metrics = await looked_at(port, "metrics")
+        assert "relayer_standing_by 0.0" in metrics and "relayer_ready 0.0" in metrics
+        assert json.loads((await looked_at(port, "health"))[1])["status"] == "degraded"
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    assert await looked_at(port, "health") == (0, "")
 
 
 @pytest.mark.parametrize("tells", [True, False])

@@ -218,10 +218,19 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     return this.#after ? encodeMessage([[6, this.#after], [9, utf8(this.#journal)]]) : fromHex("3000");
   }
 
+  /** What cannot be read ends the iteration: told again it would be the same, and to pass it over would lose an event. */
   #take(data: string | ArrayBuffer): void {
     if (this.#ended || typeof data === "string") return;
     this.#listen();
-    const envelope = read(new Uint8Array(data));
+    try {
+      this.#read(new Uint8Array(data));
+    } catch (error) {
+      this.#end(new Unreachable(`a message of the hub cannot be read: ${(error as Error).message}`));
+    }
+  }
+
+  #read(data: Uint8Array<ArrayBuffer>): void {
+    const envelope = read(data);
     if (number(envelope, 3) !== MESSAGE) return;
     this.#socket.works();
     const payload = bytes(envelope, 4);
@@ -304,7 +313,7 @@ function read(message: Uint8Array<ArrayBuffer>): Values {
 
 function number(message: Values, name: number): bigint {
   const value = message.get(name) ?? 0n;
-  if (typeof value !== "bigint") throw new Unreachable(`field ${name} of the hub's message is no number`);
+  if (typeof value !== "bigint") throw new RangeError(`its field ${name} is no number`);
   return value;
 }
 

@@ -58,6 +58,7 @@ interface Pending {
 export const TOPICS_PER_CONNECTION = 60; // of 64, as of the control messages in five seconds: some are left
 const SILENCE_MS = 20_000; // pings are not seen here: after so long a question is asked
 const MAX_PENDING = 1_024;
+const ASKED = 2; // how often one connection is asked for a topic it does not answer, before another one is
 const QUIET_MS = 2_000; // for the first acknowledgement; where none comes no further one is waited for
 
 /** One connection to `/ws`, made when it is first needed. */
@@ -248,13 +249,20 @@ export class Live {
 
   /** Subscribes again after a lost connection and says what was missed; a refusal ends the subscription. */
   async #back(name: string, topic: Topic): Promise<void> {
-    try {
-      await this.#control("subscribe", name);
-    } catch (error) {
-      if (!(error instanceof Refused) || this.#topics.get(name) !== topic) return; // lost again: the next one tells
-      this.#topics.delete(name);
-      for (const queue of topic.queues) queue.end(error);
-      return;
+    for (let asked = 1; ; asked++) {
+      try {
+        await this.#control("subscribe", name);
+        break;
+      } catch (error) {
+        if (this.#topics.get(name) !== topic) return;
+        if (error instanceof Refused) {
+          this.#topics.delete(name);
+          for (const queue of topic.queues) queue.end(error);
+          return;
+        }
+        if (!(error instanceof NoAnswer)) return; // lost again: the next one tells
+        if (asked === ASKED) return this.#socket?.renew("a subscription is not answered");
+      }
     }
     const from = topic.heard ?? Date.now();
     topic.away = false;
@@ -297,7 +305,7 @@ export class Live {
     this.#socket?.works();
     if (message.action !== undefined) this.#reply(message);
     else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#idle());
-    else if (message.type !== undefined) {
+    else if (typeof message.type === "string") {
       for (const name of topicsOf(message.type, message.data ?? {})) this.#deliver(name, message);
     }
   }
@@ -315,7 +323,7 @@ export class Live {
   #deliver(name: string, message: unknown): void {
     const topic = this.#topics.get(name);
     if (!topic) return;
-    topic.heard = Date.now();
+    if (!topic.away) topic.heard = Date.now(); // else it would be missed from then on only
     for (const queue of topic.queues) queue.push(message);
   }
 }

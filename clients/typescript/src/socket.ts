@@ -68,7 +68,7 @@ async function socketClass(options: SocketOptions): Promise<SocketClass> {
 }
 
 /**
- * One connection that is made again, after 0.25 to 10 s, until it is closed. Of several addresses the next is tried at
+ * One connection that is made again, after 0.05 to 5 s, until it is closed. Of several addresses the next is tried at
  * once when one is lost, and the pause is made when all were tried.
  */
 export class Socket {

@@ -192,6 +192,23 @@ test("a reader too far behind is an exception, and can resume", async () => {
   assert.equal(events.last, 2n);
 });
 
+test("a message that cannot be read ends the iteration, and the place stays where to go on", async () => {
+  const cutOff = Uint8Array.of(0xff);
+  const typed = Uint8Array.of(0x0b);
+  const noNumber = Buffer.from(bytes(3, "x"));
+  const answer = Buffer.from([...number(3, 2), ...bytes(4, [0xff]), ...bytes(5, "subscribe")]);
+  for (const spoilt of [cutOff, typed, noNumber, answer]) {
+    frames = [];
+    const events = consumer({ resumeAfter: 10n });
+    await received(1);
+    send(accepted(12), frame("SaveBlock", [1], 11), spoilt);
+    assert.equal((await events.next()).value.sequence, 11n);
+    await assert.rejects(events.next(), { name: "Unreachable", message: /cannot be read/ });
+    assert.equal(events.last, 11n);
+    assert.equal((await events.next()).done, true);
+  }
+});
+
 test("a silent hub is asked a question that changes nothing, and left where it does not answer", async () => {
   mock.timers.enable({ apis: ["setTimeout"] });
   try {

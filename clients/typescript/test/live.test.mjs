@@ -45,6 +45,35 @@ test("after a lost connection every topic is subscribed to again, and each reade
   assert.deepEqual(service.sent("subscribe").map(({ topic }) => topic).sort(), ["address/erd1a", "address/erd1a", "gasStats", "gasStats"]);
 });
 
+for (const [told, unanswered] of [["asked again", 1], ["and the connection is made anew", 2]]) {
+  test(`a subscription after a lost connection that nobody answers is ${told}`, async () => {
+    relayer.close();
+    relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 300, attempts: 1 });
+    const gas = await relayer.subscribe("gasStats");
+    const one = await relayer.subscribe("address/erd1a");
+    let silent = unanswered;
+    service.control = ({ topic }) => (topic === "gasStats" && silent-- > 0 ? undefined : { status: "ok" });
+    const lost = Date.now();
+    service.drop();
+    assert.equal((await value(one)).type, "missed");
+    service.push({ type: "gasStats", data: { shard: 1 } });
+    service.push(account("erd1a", 1));
+    assert.equal((await value(one)).data.nonce, 1);
+    assert.equal((await value(gas)).data.shard, 1);
+    const missed = await Promise.race([value(gas), new Promise((resolve) => setTimeout(resolve, 10_000, "nothing").unref())]);
+    assert.deepEqual([missed.type, missed.reason], ["missed", "connection"]);
+    assert.ok(missed.from <= lost);
+    assert.equal(service.sockets.length, unanswered + 1);
+  });
+}
+
+test("what is no message of the interface is passed over", async () => {
+  const gas = await relayer.subscribe("gasStats");
+  for (const word of [5, null, "text", [], { type: 5 }, { type: null }, { type: "address" }, { type: "tx-status", data: null }, { type: {} }]) service.push(word);
+  service.push({ type: "gasStats", data: { shard: 2 } });
+  assert.equal((await value(gas)).data.shard, 2);
+});
+
 test("a topic that several read is subscribed to once, and left with the last of them", async () => {
   const [one, two] = await Promise.all([relayer.subscribe("accounts"), relayer.subscribe("accounts")]);
   service.push(account("erd1a", 1));

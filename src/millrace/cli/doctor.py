@@ -184,9 +184,8 @@ def _of_signers(states: dict[str, str]) -> Iterator[Finding]:
     """Those an edge forwards to: it has no signing process of its own."""
     states = {url: state for url, state in states.items() if state != "ok"}
     for url, state in sorted(states.items()):
-        yield Finding(
-            "fault", f"relayer at {url}", f"an edge finds it {state}", "ask its own /health; see docs/edges.md"
-        )
+        remedy = "ask its operators' port for /health: one that stands by for a seat is well; see docs/edges.md"
+        yield Finding("fault", f"relayer at {url}", f"an edge finds it {state}", remedy)
 
 
 def _of_keys(ready: dict[str, Any]) -> Iterator[Finding]:

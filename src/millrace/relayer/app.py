@@ -44,6 +44,7 @@ from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.ledger.followed import Followed
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
+from millrace.relayer.lobby import Lobby
 from millrace.relayer.measures import Measured
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.broadcaster import Broadcaster
@@ -148,6 +149,8 @@ class Service:
         self.policy_keeper = PolicyKeeper(file, settings.policy_file, self.lifecycle, self.journal, self._part_of)
         self.sharing: Sharing | None = None
         """The claims of all relayers with the same keys, where there are several."""
+        self._lobby: Lobby | None = None
+        """Who answers operators while it waits for a seat among them, until it serves."""
         self._is_unheard = False
         """Whether what was accepted here may have ended while reading went on elsewhere."""
         self._background: set[asyncio.Task[None]] = set()
@@ -443,6 +446,9 @@ class Service:
         self.sharing.allowances.limits = self._limits
         self.lifecycle.sponsor.owed_elsewhere = self.sharing.written_off.of_key
         self.lifecycle.sponsor.programmes.shared = self.sharing.allowances
+        self._lobby = Lobby(self.settings, self.sharing, self.tracer)
+        self._started.push_async_callback(self._lobby.stop)
+        await self._lobby.start()
         meanwhile = asyncio.ensure_future(self._pass_on())
         try:
             await self.sharing.sit()
@@ -559,6 +565,8 @@ class Service:
         """Begin to listen, at last, on all ports; until this has stopped nothing that it uses may."""
         ports = Ports(self.measured(), self.submitter, self.readiness, self.history, self.keys_changed.set)
         self._started.push_async_callback(ports.stop)
+        if self._lobby is not None:
+            await self._lobby.stop()
         await ports.start()
         self.http_port, self.metrics_port = ports.http, ports.metrics
         await ports.open_gateway()

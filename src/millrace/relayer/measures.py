@@ -88,6 +88,11 @@ def _histogram(
     return Measure("histogram", f"relayer_{name}", text), of
 
 
+STANDING_BY = Measure("gauge", "relayer_standing_by", "1 while it waits for a seat as others have them all")
+READY = Measure("gauge", "relayer_ready", "1 when submissions are taken and events are read")
+"""These two are shown before it serves, too."""
+
+
 def _oldest(parts: Measured) -> float:
     entries = parts.lifecycle.inflight.entries()
     return (time.time() * 1000 - entries[0].created_ms) / 1000 if entries else 0.0
@@ -260,7 +265,8 @@ GAUGES = (
     _gauge("edges", "edges that are connected", _of_edges(len)),
     _gauge("edge_clients", "clients of edges that have submitted something", _of_edges(lambda e: e.clients)),
     _gauge("draining", "1 while clients are sent elsewhere", lambda p: int(p.gateway.drain is not None)),
-    _gauge("ready", "1 when submissions are taken and events are read", lambda p: int(p.is_ready())),
+    (STANDING_BY, lambda _: 0),
+    (READY, lambda p: int(p.is_ready())),
 )
 HISTOGRAMS = (
     _histogram("answer_seconds", "from a submission's arrival to its reply", lambda p: p.shared.answers),

@@ -73,6 +73,10 @@ class TakenElsewhere(NonceTaken):
         self.claimed = claimed
 
 
+ALL_TAKEN = "stands by: all seats are taken"
+UNSERVED = "waits for the claims' server: the log says why"
+"""It does not answer, or is not fit to be used."""
+
 _UNREADABLE = Claimed(b"", -1, "", "journalled", None, None)
 """Who has a nonce that the server neither gives us nor tells anything of."""
 
@@ -113,6 +117,8 @@ class Sharing:
         self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
+        self.no_seat = ""
+        """Why it has none so far, `ALL_TAKEN` or `UNSERVED`; empty before that is known, and with a seat."""
         self._has_cursor = False
         """Whether the seat says where reading the events goes on."""
         self._queue: list[Waiting] = []
@@ -183,14 +189,16 @@ class Sharing:
                 )
                 self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
                 self._remember(self._seats.commits)
+                self.no_seat = "" if self.seat is not None else ALL_TAKEN
             except Unavailable as error:
+                self.no_seat = UNSERVED
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             if self.seat is not None:
                 self._position, self._has_cursor = self.seat.position, self.seat.cursor is not None
                 self.portions.begin(self.seat.portions)
                 log.info("seat taken", extra={"seat": self.seat.number})
                 return self.seat
-            if not told:
+            if self.no_seat == ALL_TAKEN and not told:
                 told = True
                 log.warning("standing by: all seats are taken")
             await asyncio.sleep(TELL_SECONDS)
