@@ -498,7 +498,7 @@ def test_row_41_no_end_while_a_call_is_under_way() -> None:
 
 
 def test_a_refund_elsewhere_holds_up_the_end() -> None:
-    """Nodes call nothing complete while a result is on its way, a refund included: a contract that does is not believed."""
+    """Nodes call nothing complete while a refund is on its way: a contract that does is not believed."""
     tx = call_of()
     first, last = BlockMaker(1).block([tx]), BlockMaker(2).block([])
     refund = {"value": 5, "data": b"@6f6b", "prevTxHash": chain_hash(tx)}
