@@ -31,7 +31,7 @@ class _Hops(NamedTuple):
     """The results of one transaction that this shard executed: a log of theirs has its hash once the hub tells it."""
 
     names: set[bytes]
-    """Their hashes, and of what they came from: `completedTxEvent` names one of them, the latter where nodes write it."""
+    """Their hashes, and of what they came from: `completedTxEvent` names one of them, the latter if nodes write it."""
     accounts: set[bytes]
     """Their receivers, in whose names the chain writes the logs."""
 
