@@ -29,6 +29,7 @@ from millrace.notifier.rules.normalise import Splitter, facts_of, normalise
 from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
+_HINT_NEWER = 'upgrade the notifier, or set MarshallerType = "gogo protobuf" at the node'
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
 _log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
@@ -43,6 +44,8 @@ class Arrival(NamedTuple):
     version: int
     payload: bytes
     received_ms: int
+    unknown: tuple[str, ...] = ()
+    """Names in a header that came as JSON: without them it does not hash to its hash."""
 
 
 class _Told(NamedTuple):
@@ -133,7 +136,7 @@ class Processor:
     def _append_block(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> tuple[list[Entry], bool]:
         """The events of a block, and whether its parts agree on its shard."""
         sliced, payload, contract_results = slices.cut(arrival.payload, message)
-        header, agreed = self._header(decoded, message)
+        header, agreed = self._header(decoded, message, arrival)
         digests = self._comparing.digests(message, sliced, payload)
         if proposes(message.blockData.headerType):
             return self._append_proposal(decoded, message, sliced, header, digests, arrival), agreed
@@ -155,12 +158,15 @@ class Processor:
             payload = content if isinstance(content, bytes) else outport.canonical(content)
         return [self._append(event, payload, arrival.received_ms) for event in verdict.events]
 
-    def _header(self, decoded: Decoded, message: pb.OutportBlock) -> tuple[Header | None, bool]:
+    def _header(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> tuple[Header | None, bool]:
         """The header of a block, if it is one of its shard, and whether nothing says otherwise; faults are counted."""
         data = message.blockData
         header = read_header(data)
         if data.headerType not in outport.HEADERS:
             self._note_irregular("format_unknown", decoded, format=data.headerType[:64])
+        elif (header is None or not hash_matches(data)) and arrival.unknown:
+            names = ", ".join(arrival.unknown)
+            self._note_irregular("header_newer", decoded, node=arrival.remote, unknown=names, hint=_HINT_NEWER)
         elif header is None or not hash_matches(data):
             self._note_irregular("header_unreadable", decoded)
         if proposes(data.headerType) and message.transactionPool.ListFields():
