@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import random
 from collections.abc import Callable
+from hashlib import blake2b
 from pathlib import Path
 
 import pytest
@@ -235,3 +238,28 @@ async def test_what_a_proposal_tells_was_not_executed(tmp_path: Path) -> None:
         await node.save(block)
         await node.save(proposal(1, 7, ran=[ran(block, event(b"\2" * 32, "burn"))]))
         assert (await consumer.event()).topic == EXECUTED
+
+
+async def test_a_newer_nodes_header_in_json(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A name that this version does not know takes a header's hash away: a kind of its own, which says what to do."""
+    block = brings()
+    newer = pb.HeaderV3.FromString(block.blockData.headerBytes + b"\xfa\x3e\x01x")
+    block.blockData.headerBytes = outport.serialize(newer)
+    block.blockData.headerHash = blake2b(block.blockData.headerBytes, digest_size=32).digest()
+    told = go_json(block, random.Random(1))
+    header = json.loads(base64.b64decode(told["blockData"]["headerBytes"])) | {"newField": "eA=="}
+    header["executionResults"][0]["baseExecutionResult"]["alsoNew\n" + 99 * "x"] = 1
+    told["blockData"]["headerBytes"] = base64.b64encode(dump(header).encode()).decode()
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, speaks_json, consumer = await opened.node(), await json_node(running), await opened.consumer()
+        await consumer.subscribe()
+        await node.save(OLD)
+        await speaks_json.tell(frame_of(SAVE, dump(told).encode()))
+        assert [message.topic for message in await consumer.events(2)] == [SAVE, SAVE]
+        assert running.metrics.irregular.labels("header_newer")._value.get() == 1
+        assert running.metrics.irregular.labels("header_unreadable")._value.get() == 0
+        await node.save(block)  # the same from a node that writes protobuf
+        assert [message.topic for message in await consumer.events(2)] == [SAVE, EXECUTED]
+    (line,) = [record for record in caplog.records if getattr(record, "kind", "") == "header_newer"]
+    assert "HeaderV3.newField" in line.unknown and "BaseExecutionResult.alsoNew" in line.unknown
+    assert len(line.unknown) < 200 and "MarshallerType" in line.hint and line.node

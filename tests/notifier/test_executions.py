@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.rules.dedup import CONFLICT, INCOMPLETE
@@ -85,6 +87,49 @@ async def test_observers_that_differ_in_accounts(tmp_path: Path) -> None:
         await two.save(other)
         await two.save(proposal(0, 7))
         assert [topic for topic, _, _ in await told(consumer, 3)] == [SAVE, EXECUTED, SAVE]
+
+
+UNKNOWN = b"\xfa\x3e\x01x"
+"""A field 1007, which no message has."""
+
+
+def newer(block: pb.OutportBlock, where: str) -> bytes:
+    """A block as a node of a newer version tells it, which writes a field more somewhere."""
+    made = pb.OutportBlock.FromString(block.SerializeToString())
+    parts: dict[str, Any] = {
+        "block": made,
+        "data": made.blockData,
+        "pool": made.transactionPool,
+        "result": next(iter(made.blockData.results.values()), None),
+        "pool of result": next((item.transactionPool for item in made.blockData.results.values()), None),
+        "log": next(
+            (log for item in (made, *made.blockData.results.values()) for log in item.transactionPool.logs), None
+        ),
+    }
+    parts[where].MergeFromString(UNKNOWN)
+    return made.SerializeToString()
+
+
+@pytest.mark.parametrize("where", ["block", "data", "result", "pool of result", "log"])
+@pytest.mark.parametrize("newer_first", [True, False])
+async def test_nodes_of_two_versions(tmp_path: Path, where: str, newer_first: bool) -> None:
+    """A field that this version does not know makes no other content, whoever tells first; it is passed on."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        one, two, consumer = await opened.node(), await opened.node(), await opened.consumer()
+        await consumer.subscribe()
+        blocks = [proposal(0, nonce, ran=[ran(proposal(0, nonce - 1), event(ALICE, "swap"))]) for nonce in (6, 7)]
+        expected, firsts = [], []
+        for number, block in enumerate(blocks):
+            told_ = [newer(block, where), block.SerializeToString()]
+            firsts.append(told_[0 if newer_first else 1])
+            for node, payload in zip((one, two), told_ if newer_first else told_[::-1], strict=True):
+                await node.tell(SAVE, payload)
+            # In a part of a part it is looked for once nodes have disagreed.
+            expected += [SAVE, EXECUTED] * (2 if where == "log" and newer_first and not number else 1)
+        await one.save(proposal(0, 8))
+        found = await consumer.events(len(expected) + 1)
+        assert [message.topic for message in found] == [*expected, SAVE]
+        assert [message.payload for message in found if message.topic == SAVE and not message.marks][:2] == firsts
 
 
 async def test_what_is_missing_is_marked(tmp_path: Path) -> None:

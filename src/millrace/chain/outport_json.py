@@ -6,15 +6,18 @@ driver's marshaller makes the header bytes). Header hashes are made before, of t
 again from JSON hash to them.
 
 The names are those of the protobuf fields. Bytes are base64, big integers are numbers, absent ones `null`; enumerations
-are numbers, keys of maps are text. Names that are not known are passed over, as unknown protobuf fields do no harm.
+are numbers, keys of maps are text. Names that are not known are passed over: their numbers, and so their bytes, only
+newer versions know. In a payload that does no harm, as unknown protobuf fields do none; a header without them does not
+hash to its hash.
 """
 
 from __future__ import annotations
 
 import binascii
 import functools
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +25,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from millrace.chain import bigint, outport
+from millrace.chain.headers import hash_matches
 from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto import state_access_pb2 as state
@@ -34,6 +38,7 @@ Fill = Callable[[Message, Any], None]
 _OF_USERS: Final = frozenset(("AccountTokenData.identifier", "TokenMetaData.name", "AdditionalAccountData.userName"))
 """Bytes that are text in JSON, as they are in Go; what is no UTF-8 in them Go's encoder has replaced already."""
 _NOT_UTF8: Final = "\ufffd"  # what Go writes for a byte that is no UTF-8
+_MAX_NAMES, _MAX_NAME = 3, 64  # unknown names that are told; characters of each
 _MAX_FLOAT: Final = (2 - 2**-23) * 2.0**127  # of 32 bits
 
 
@@ -92,31 +97,47 @@ def unwrap(payload: bytes) -> bytes:
         raise OutportError(f"not a payload in base64: {_words(error)}") from None
 
 
-def to_protobuf(topic: str, payload: bytes) -> bytes:
+def to_protobuf(topic: str, payload: bytes, unknown: list[str] | None = None) -> bytes:
     """The protobuf form of a known topic's payload, byte for byte as the node would have sent it.
 
-    Raises `OutportError`.
+    To `unknown` are added the first names in its header that this version does not know, where the header made again
+    does not hash to the header's hash. Raises `OutportError`.
     """
+    found: list[str] = [] if unknown is None else unknown
     message = outport.PAYLOADS[topic]()
     try:
         _fill(message, _parse(payload))
         if isinstance(message, pb.OutportBlock) and message.HasField("blockData"):
-            _translate_header(message.blockData)
+            _translate_header(message.blockData, found)
         elif isinstance(message, pb.BlockData):
-            _translate_header(message)
+            _translate_header(message, found)
     except (ValueError, RecursionError) as error:
         raise OutportError(f"not a {message.DESCRIPTOR.name} in JSON: {_words(error)}") from None
     return outport.serialize(message)
 
 
-def _translate_header(data: pb.BlockData) -> None:
+def _translate_header(data: pb.BlockData, unknown: list[str]) -> None:
     """Give a block the header bytes that it was hashed by. A type this version does not know stays as it came."""
     kind = outport.HEADERS.get(data.headerType)
     if kind is None or not data.headerBytes:
         return
-    header = kind()
-    _fill(header, _parse(data.headerBytes))
+    header, read = kind(), _parse(data.headerBytes)
+    _fill(header, read)
     data.headerBytes = outport.serialize(header)
+    if data.headerHash and not hash_matches(data):
+        unknown += itertools.islice(_unknown_names(header.DESCRIPTOR, read), _MAX_NAMES)
+
+
+def _unknown_names(descriptor: Any, value: dict[str, Any]) -> Iterator[str]:
+    """Names in a JSON object, and in those inside it, that are no fields of such a message; with the message's name."""
+    for name, item in value.items():
+        field = descriptor.fields_by_name.get(name)
+        if field is None:
+            yield f"{descriptor.name}.{name}"[:_MAX_NAME]
+        elif field.message_type is not None:
+            for part in item if isinstance(item, list) else (item,):
+                if isinstance(part, dict):
+                    yield from _unknown_names(field.message_type, part)
 
 
 def _parse(text: bytes) -> Any:

@@ -13,8 +13,12 @@ from millrace.chain import outport
 from millrace.chain.call import TokenPayment, encode, esdt_transfer
 from millrace.chain.headers import proposes
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.chain.token import NATIVE
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.market.market import WRAPPED
+from millrace.notifier.rules.earlier import Memory
+from millrace.notifier.rules.normalise import facts_of, normalise
 from millrace.relayer.blocks.reader import read_block, read_result
 from millrace.relayer.blocks.tracker import Tracker
 
@@ -34,19 +38,28 @@ ACTIONS = st.lists(
 )
 
 
+def as_consumers_get_it(block: pb.OutportBlock, memory: Memory) -> pb.OutportBlock:
+    """An executed block in the form that the hub sends."""
+    sliced = SlicedBlock.FromString(block.SerializeToString())
+    normalise(sliced.transactionPool, facts_of(block.shardID, sliced.transactionPool, block.blockData.body), memory)
+    return pb.OutportBlock.FromString(sliced.SerializeToString())
+
+
 def told_by_relayer(bench: Any) -> dict[bytes, str]:
     """Statuses that the relayer's tracker tells from all events so far, as the notifier passes them on; each once."""
-    tracker, told, passed = Tracker(), dict[bytes, str](), set[bytes]()
+    tracker, told, passed, memory = Tracker(), dict[bytes, str](), set[bytes](), Memory()
     for sequence, event in enumerate(bench.events):
         releases = []
         match event.topic:
             case outport.SAVE_BLOCK:
                 block = pb.OutportBlock.FromString(event.payload)
-                releases.append(tracker.save(read_block(block, bench.chain.network), sequence, 0.0))
+                saved = block if proposes(block.blockData.headerType) else as_consumers_get_it(block, memory)
+                releases.append(tracker.save(read_block(saved, bench.chain.network), sequence, 0.0))
                 for result in bench.told_by(block) if proposes(block.blockData.headerType) else ():
                     if result.blockData.headerHash not in passed:
                         passed.add(result.blockData.headerHash)
-                        releases.append(tracker.execute(read_result(result, bench.chain.network), sequence, 0.0))
+                        facts = read_result(as_consumers_get_it(result, memory), bench.chain.network)
+                        releases.append(tracker.execute(facts, sequence, 0.0))
             case outport.FINALIZED_BLOCK:
                 message = pb.FinalizedBlock.FromString(event.payload)
                 releases.append(tracker.finalise(message.shardID, message.headerHash, 0.0))
@@ -133,3 +146,29 @@ def test_a_call_with_a_refund_elsewhere_is_told(bench: Any, wallet: Any, shard: 
     tx_hash = bench.chain.submit(tx)
     bench.rounds(bench.here + 2 * bench.hop)
     assert told_by_relayer(bench)[tx_hash] == bench.status(tx_hash)[0] == "success"
+
+
+def test_a_call_whose_second_hop_ends_it_is_told(bench: Any, wallet: Any) -> None:
+    """A call through the sender's own account is over with the refund of its result, which names the result."""
+    key = wallet((bench.chain.home + 1) % 3)
+    bench.give(key), bench.give(key, WRAPPED, 1000)
+    payment = [TokenPayment(WRAPPED, 0, 7)]
+    tx = bench.multi(key, bench.chain.market.addresses.wrapper, payment, "unwrapEgld", gas_limit=30_000_000)
+    tx_hash = bench.chain.submit(tx)
+    blocks = bench.executed(bench.rounds(bench.here + 3 * bench.hop))
+    assert told_by_relayer(bench)[tx_hash] == bench.status(tx_hash)[0] == "success"
+    results = {
+        name: info.smartContractResult
+        for block in blocks
+        for name, info in block.transactionPool.smartContractResults.items()
+        if info.smartContractResult.originalTxHash == tx_hash
+    }
+    (first,) = (name for name, result in results.items() if result.prevTxHash == tx_hash)
+    later = {name for name, result in results.items() if result.prevTxHash.hex() == first}
+    assert len(later) == len(results) - 1 >= 1
+    logs = {log.txHash: log.log.events for block in blocks for log in block.transactionPool.logs}
+    named = {
+        name: [list(each.topics) for each in logs[name] if each.identifier == b"completedTxEvent"] for name in later
+    }
+    assert all(topics == [[bytes.fromhex(first)]] for topics in named.values())
+    assert not any(each.identifier == b"completedTxEvent" for each in (*logs.get(tx_hash.hex(), ()), *logs[first]))

@@ -208,6 +208,33 @@ def test_row_43_proposals_without_finality_are_bounded() -> None:
     assert counted.blocks == [] and chains.sizes["early_finality"] == 1
 
 
+def test_row_43_what_becomes_final_is_not_forgotten_meanwhile() -> None:
+    """With all room taken, a header that lists the oldest block and one never heard of loses neither."""
+    chains = Chains()
+    oldest = msgspec.structs.replace(proposal(1), prev_hash=b"none")
+    chains.save(oldest, 1, 0.0)
+    chains.execute(result(1, RAN, by=MAX_HELD_PER_SHARD), 1, 0.0)
+    for nonce in range(2, MAX_HELD_PER_SHARD):
+        chains.save(msgspec.structs.replace(proposal(nonce), prev_hash=b"none"), nonce, 0.0)
+    last = msgspec.structs.replace(proposal(MAX_HELD_PER_SHARD, 1, 2), lists=(name(1), b"unheard"))
+    chains.save(last, MAX_HELD_PER_SHARD, 0.0)
+    assert chains.sizes["held_blocks"] == MAX_HELD_PER_SHARD and chains.forgotten == 0
+    counted = chains.finalise(0, last.block_hash, 0.0)
+    assert [block.nonce for block in counted.blocks] == [1]
+    assert chains.sizes["held_blocks"] <= MAX_HELD_PER_SHARD
+
+
+def test_row_43_all_that_one_header_lists_is_bounded() -> None:
+    """What a final header lists and nobody has heard of takes the room of the oldest, when all is gone through."""
+    chains = Chains()
+    for nonce in range(1, MAX_HELD_PER_SHARD):
+        chains.save(msgspec.structs.replace(proposal(nonce), prev_hash=b"none"), nonce, 0.0)
+    unheard = tuple(b"unheard %d" % number for number in range(100))
+    last = msgspec.structs.replace(proposal(MAX_HELD_PER_SHARD), lists=unheard)
+    play(last, last.block_hash, chains=chains)
+    assert (chains.sizes["held_blocks"], chains.forgotten) == (MAX_HELD_PER_SHARD, 100)
+
+
 def test_a_result_that_two_final_headers_bring() -> None:
     """It counts once, however often it is told or listed, and is not waited for again."""
     parts = (proposal(2, 1), name(2), result(1, RAN, by=2), result(1, RAN, by=2))

@@ -67,7 +67,7 @@ def test_results_say_what_was_executed() -> None:
     assert result.settled == {fact.tx_hash for fact in result.transactions} and len(result.gas_prices) == 5
     assert len(result.absent) == 1, "the relayer paid, and is not among the accounts"
     first = by_kind([result])
-    assert first["async-cross"].calls_out and judge(first["async-cross"]) is None, "its call is elsewhere"
+    assert first["async-cross"].results_out and judge(first["async-cross"]) is None, "its call is elsewhere"
 
 
 def test_several_results_in_one_header() -> None:

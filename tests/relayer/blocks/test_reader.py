@@ -12,6 +12,7 @@ from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 from millrace.chain import address, bigint, outport
 from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import ALL_SHARDS
 from millrace.chain.transaction import chain_hash, client_hash, early_hashes
 from millrace.relayer.blocks.facts import TxFact, join, judge
 from millrace.relayer.blocks.reader import read_block
@@ -20,6 +21,7 @@ CONTRACT = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"  # shard 1
 SENDER = wallet(1)
 ELSEWHERE = wallet(2).public
 SCR = b"\x5c" * 32
+ORIGIN = b"the transaction itself"
 
 
 def call_of(receiver: bytes = CONTRACT) -> Any:
@@ -39,6 +41,15 @@ def add_result(block: pb.OutportBlock, origin: bytes, receiver: bytes, scr: byte
         originalTxHash=origin, receiver=receiver, value=bigint.encode(fields.pop("value", 0)), **fields
     )
     block.transactionPool.smartContractResults[scr.hex()].smartContractResult.CopyFrom(result)
+
+
+def arrive(block: pb.OutportBlock, origin: bytes, receiver: bytes, scr: bytes = SCR, **fields: Any) -> None:
+    """A result that another shard sent is executed in the block."""
+    here = block.shardID
+    block.blockData.body.miniBlocks.append(
+        pb.MiniBlock(txHashes=[scr], senderShardID=3 - here if here else 1, receiverShardID=here, type=90)  # type: ignore[arg-type]
+    )
+    add_result(block, origin, receiver, scr, **fields)
 
 
 def event(identifier: str, *topics: bytes, data: bytes = b"") -> pb.Event:
@@ -163,23 +174,25 @@ def test_a_result_that_leaves_is_not_executed_by_leaving() -> None:
 
 
 @pytest.mark.parametrize(
-    ("receiver", "fields", "holds"),
+    ("receiver", "fields"),
     [
-        (ELSEWHERE, {"callType": 1}, True),
-        (ELSEWHERE, {"callType": 2}, True),
-        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {"gasLimit": 1}, True),
-        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {}, False),
-        (ELSEWHERE, {"gasLimit": 1}, False),
-        (ELSEWHERE, {"callType": 3}, False),
+        (ELSEWHERE, {"callType": 1}),
+        (ELSEWHERE, {"callType": 2}),
+        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {"gasLimit": 1}),
+        (bytes(8) + b"\5\0" + b"d" * 20 + b"\0\2", {}),
+        (ELSEWHERE, {"gasLimit": 1}),
+        (ELSEWHERE, {"callType": 3}),
     ],
 )
-def test_results_that_call_something(receiver: bytes, fields: dict[str, int], holds: bool) -> None:
-    """Calls, callbacks and gas for a contract keep a transaction open until they are executed, whatever a log says."""
+def test_results_of_any_kind_elsewhere(receiver: bytes, fields: dict[str, int]) -> None:
+    """What another shard has yet to execute keeps a transaction open, whatever it is and whatever a log says."""
     tx = call_of()
-    block = BlockMaker(1).block([tx])
+    block, there = BlockMaker(1).block([tx]), BlockMaker(2).block([])
     add_log(block, chain_hash(tx), event("completedTxEvent", chain_hash(tx)))
     add_result(block, chain_hash(tx), receiver, **fields)
-    assert status(tx, block) == (None if holds else "success")
+    assert status(tx, block) is None
+    arrive(there, chain_hash(tx), receiver, **fields)
+    assert status(tx, block, there) == "success"
 
 
 def test_results_of_no_transaction() -> None:
@@ -484,15 +497,30 @@ def test_row_41_no_end_while_a_call_is_under_way() -> None:
     assert status(tx, first, second) == "success"
 
 
-def test_a_refund_elsewhere_does_not_hold_up_the_end() -> None:
-    """A result that calls nothing, as a refund to another shard, may still be on its way when the chain says: done."""
+def test_a_refund_elsewhere_holds_up_the_end() -> None:
+    """Nodes call nothing complete while a refund is on its way: a contract that does is not believed."""
     tx = call_of()
-    block = BlockMaker(1).block([tx])
-    done = event("completedTxEvent", chain_hash(tx))
-    done.address = CONTRACT
-    add_log(block, chain_hash(tx), event("writeLog", data=b"@6f6b"), done)
-    add_result(block, chain_hash(tx), ELSEWHERE, value=5, data=b"@6f6b")
-    assert status(tx, block) == "success"
+    first, last = BlockMaker(1).block([tx]), BlockMaker(2).block([])
+    refund = {"value": 5, "data": b"@6f6b", "prevTxHash": chain_hash(tx)}
+    forged = pb.Event(identifier=b"completedTxEvent", address=CONTRACT, topics=[chain_hash(tx)])
+    add_log(first, chain_hash(tx), forged)
+    add_result(first, chain_hash(tx), ELSEWHERE, **refund)
+    assert status(tx, first) is None
+    arrive(last, chain_hash(tx), ELSEWHERE, **refund)
+    assert status(tx, first, last) == status(tx, last, first) == "success"
+
+
+def test_a_result_to_all_shards_is_executed_by_any() -> None:
+    """What the metachain tells all shards, as that a token is paused, has arrived with the first of them."""
+    tx = call_of(bytes(8) + b"\0\1" + b"e" * 20 + b"\0\0")
+    made, here = BlockMaker(0).block([tx], at_destination=True), BlockMaker(1).block([])
+    add_log(made, chain_hash(tx), event("writeLog", data=b"@6f6b"))
+    for block in made, here:
+        add_result(block, chain_hash(tx), b"\xff" * 31 + b"\2", prevTxHash=chain_hash(tx), data=b"ESDTPause@41")
+        told = pb.MiniBlock(txHashes=[SCR], senderShardID=0, receiverShardID=ALL_SHARDS, type=90)  # type: ignore[arg-type]
+        block.blockData.body.miniBlocks.append(told)
+    assert status(tx, made) is None
+    assert status(tx, made, here) == "success"
 
 
 def test_the_end_of_a_callback_names_what_it_came_from() -> None:
@@ -511,6 +539,56 @@ def test_the_end_of_a_callback_names_what_it_came_from() -> None:
         done.address = b"l" * 32
         block.transactionPool.logs[0].log.CopyFrom(pb.Log(address=done.address, events=[done]))
         assert facts(block)[chain_hash(tx)].completed == expected, "in the name the chain wrote the log in"
+
+
+@pytest.mark.parametrize("named", [b"p" * 32, ORIGIN])
+def test_the_end_of_a_hop_under_the_hash_of_its_transaction(named: bytes) -> None:
+    """As the hub tells it a log has the original transaction's hash: the end of a hop names what that hop came from."""
+    tx = call_of()
+    tx_hash = chain_hash(tx)
+    named = tx_hash if named == ORIGIN else named
+    first, second = BlockMaker(1).block([tx]), BlockMaker(2).block([])
+    add_result(first, tx_hash, ELSEWHERE, value=5)
+    arrive(second, tx_hash, ELSEWHERE, prevTxHash=named, value=5)
+    for topic, address_, expected in (
+        (named, ELSEWHERE, "success"),
+        (b"x" * 32, ELSEWHERE, None),  # of another hop, or another transaction
+        (named, b"e" * 32, None),  # in the name of somebody who got nothing
+    ):
+        del second.transactionPool.logs[:]
+        add_log(second, tx_hash, pb.Event(identifier=b"completedTxEvent", address=address_, topics=[topic]))
+        second.transactionPool.logs[0].log.address = ELSEWHERE
+        assert status(tx, first, second) == status(tx, second, first) == expected
+
+
+def test_the_end_of_another_transactions_hop() -> None:
+    """What one transaction's hop came from ends no other transaction of the block."""
+    one, other = call_of(), msgspec.structs.replace(call_of(), nonce=1)
+    first, second = BlockMaker(1).block([one, other]), BlockMaker(2).block([])
+    arrive(second, chain_hash(one), ELSEWHERE, prevTxHash=b"p" * 32)
+    arrive(second, chain_hash(other), ELSEWHERE, scr=b"\x5d" * 32, prevTxHash=b"q" * 32)
+    done = pb.Event(identifier=b"completedTxEvent", address=ELSEWHERE, topics=[b"p" * 32])
+    add_log(second, chain_hash(other), done)
+    assert status(one, first, second) is status(other, first, second) is None
+    add_log(second, chain_hash(one), done)
+    assert (status(one, first, second), status(other, first, second)) == ("success", None)
+
+
+def test_one_branch_that_ends_is_not_the_whole_tree() -> None:
+    """The end of one hop says nothing of the others: what they sent to other shards keeps the transaction open."""
+    tx = call_of()
+    tx_hash, payment = chain_hash(tx), b"\x5e" * 32
+    source, far, last = BlockMaker(1).block([tx]), BlockMaker(2).block([]), BlockMaker(0).block([])
+    add_result(source, tx_hash, ELSEWHERE, callType=1)
+    add_result(source, tx_hash, wallet(0).public, scr=payment, data=b"ESDTTransfer@41@05")
+    arrive(far, tx_hash, ELSEWHERE, prevTxHash=tx_hash, callType=1)
+    add_log(far, tx_hash, pb.Event(identifier=b"completedTxEvent", address=ELSEWHERE, topics=[tx_hash]))
+    far.transactionPool.logs[0].log.address = ELSEWHERE
+    assert status(tx, source, far) is None, "the payment is still under way, and may be refused"
+    arrive(last, tx_hash, wallet(0).public, scr=payment, prevTxHash=tx_hash, data=b"ESDTTransfer@41@05")
+    assert status(tx, source, far, last) == "success"
+    add_log(last, tx_hash, event("signalError", b"c", b"account is frozen"))
+    assert status(tx, source, far, last) == "fail"
 
 
 def test_deploying_a_child_ends_nothing_else() -> None:

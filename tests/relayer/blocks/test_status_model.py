@@ -47,9 +47,13 @@ class Plan:
 
     tx: Transaction
     parts: list[Part] = field(default_factory=list)
+    whole: list[Part] = field(default_factory=list)
+    """With those that follow on one that failed: another branch may be on its way meanwhile."""
 
 
-KINDS = ("plain", "call", "async")
+KINDS = ("plain", "call", "async", "deep", "branches")
+"""`deep` sends gas with a payment to a second contract and that one's refund comes back, which alone says that all is
+over; `branches` besides pays an account of the third shard, where that may be refused."""
 
 
 def plan(number: int, kind: str, source: int, target: int, far: int, failing: int) -> Plan:
@@ -61,64 +65,100 @@ def plan(number: int, kind: str, source: int, target: int, far: int, failing: in
     made = Plan(msgspec.structs.replace(tx, relayer_signature=bytes([number + 1]) * 64))
     if source != target:
         made.parts.append(Part(source, "leave"))
-    made.parts.append(Part(target, {"plain": "arrive", "call": "run", "async": "run-and-call"}[kind]))
+    made.parts.append(
+        Part(target, {"plain": "arrive", "call": "run", "async": "run-and-call"}.get(kind, "run-and-send"))
+    )
+    far = (target + 1 + far) % SHARDS  # another shard than the contract's
     if kind == "async":
-        far = (target + 1 + far) % SHARDS  # another shard than the contract's
         made.parts += [Part(far, "called"), Part(target, "callback")]
+    if kind in ("deep", "branches"):
+        made.parts += [Part(far, "sent-to"), Part(target, "refunded")]
+    if kind == "branches":
+        made.parts.append(Part(SHARDS - target - far, "paid"))
+    made.whole = list(made.parts)
     if failing < len(made.parts):
         part = made.parts[failing]
         # A transfer can only be refused by its sender's shard; a call can fail wherever it runs.
-        if part.name != "arrive" and (part.name != "leave" or failing == 0):
+        if part.name not in ("arrive", "refunded") and (part.name != "leave" or failing == 0):
             part.fails = True
             del made.parts[failing + 1 :]
     return made
 
 
+CROSS = {"called": (1, 1), "callback": (2, 2), "sent-to": (3, 0), "refunded": (4, 0), "paid": (5, 0)}
+"""Parts that execute a result: the place of its hash, and its type of call."""
+
+
+def named(made: Plan, name: str) -> bytes:
+    """The hash of the result that a part executes, or of the transaction."""
+    tx_hash = chain_hash(made.tx)
+    return bytes([0xA0 + CROSS[name][0]]) + tx_hash[1:] if name in CROSS else tx_hash
+
+
+def before(name: str) -> str:
+    """The part that sends the result which a part executes."""
+    return {"callback": "called", "refunded": "sent-to"}.get(name, "run")
+
+
+def receiver_of(made: Plan, part: Part) -> bytes:
+    """Who gets what a part executes: contracts, and the account that is paid."""
+    return wallet(part.shard, 21).public if part.name == "paid" else contract(part.shard)
+
+
 def write(block: pb.OutportBlock, made: Plan, part: Part) -> None:
-    """Put a part of a transaction into a block, as a node would."""
+    """Put a part of a transaction into a block, as a node would and the notifier passes it on."""
     tx, tx_hash, pool = made.tx, chain_hash(made.tx), block.transactionPool
-    there, back = b"\xa1" + tx_hash[1:], b"\xa2" + tx_hash[1:]
-    far = next((item.shard for item in made.parts if item.name == "called"), (part.shard + 1) % SHARDS)
     if part.name == "leave" and part.fails:
         mini = pb.MiniBlock(txHashes=[tx_hash], senderShardID=part.shard, type=120)  # type: ignore[arg-type]
         block.blockData.body.miniBlocks.append(mini)
         pool.receipts["00" * 32 + tx_hash.hex()].CopyFrom(pb.Receipt(txHash=tx_hash, data=b"insufficient funds"))
         return
-    if part.name in ("leave", "arrive", "run", "run-and-call"):
+    if part.name not in CROSS:
         source, target = NETWORK.shard_of(tx.sender), NETWORK.shard_of(tx.receiver)
         mini = pb.MiniBlock(txHashes=[tx_hash], senderShardID=source, receiverShardID=target)
         block.blockData.body.miniBlocks.append(mini)
         message = pool.transactions[tx_hash.hex()].transaction
         message.receiver, message.sender, message.nonce = tx.receiver, tx.sender, tx.nonce
         message.value, message.chainID, message.gasLimit = bigint.encode(0), tx.chain_id.encode(), tx.gas_limit
-    if part.name in ("called", "callback"):
-        item = there if part.name == "called" else back
-        source = NETWORK.shard_of(tx.receiver) if part.name == "called" else far
-        mini = pb.MiniBlock(txHashes=[item], senderShardID=source, receiverShardID=part.shard, type=90)  # type: ignore[arg-type]
+    else:
+        source = (part.shard + 1) % SHARDS
+        mini = pb.MiniBlock(
+            txHashes=[named(made, part.name)],
+            senderShardID=source,
+            receiverShardID=part.shard,
+            type=90,  # type: ignore[arg-type]
+        )
         block.blockData.body.miniBlocks.append(mini)
-        add_result(block, item, contract(part.shard), tx_hash, 1 if part.name == "called" else 2)
+        add_result(block, made, part)
     if part.name in ("leave", "arrive"):
         return
-    item = {"called": there, "callback": back}.get(part.name, tx_hash)
-    if part.fails:
-        events = [pb.Event(identifier=b"signalError", topics=[tx.sender, b"no"], data=b"@04")]
-    else:
-        events = [pb.Event(identifier=b"writeLog", address=contract(part.shard), data=b"@6f6b")]
-        if part.name in ("run", "callback"):
-            events.append(pb.Event(identifier=b"completedTxEvent", address=contract(part.shard), topics=[tx_hash]))
-        if part.name == "run-and-call":
-            add_result(block, there, contract(far), tx_hash, 1)
-        if part.name == "called":
-            add_result(block, back, tx.receiver, tx_hash, 2)
-    log = pb.Log(address=contract(part.shard), events=events)
-    pool.logs.append(pb.LogData(txHash=item.hex(), log=log))
+    account = receiver_of(made, part)
+    # What another shard has yet to execute. A part that failed sends nothing on.
+    left = [item for item in made.whole if part.name.startswith(before(item.name)) and item.name in CROSS]
+    events = [pb.Event(identifier=b"signalError", topics=[tx.sender, b"no"], data=b"@04")]
+    if not part.fails:
+        events = []
+        if part.name in ("run", "run-and-call", "called", "callback"):  # its refund is nothing, so it is only a note
+            events.append(pb.Event(identifier=b"writeLog", address=account, data=b"@6f6b"))
+        if not left:
+            came_from = named(made, before(part.name)) if part.name in CROSS else tx_hash
+            events.append(pb.Event(identifier=b"completedTxEvent", address=account, topics=[came_from]))
+        for item in left:
+            add_result(block, made, item)
+    pool.logs.append(pb.LogData(txHash=tx_hash.hex(), log=pb.Log(address=account, events=events)))
 
 
-def add_result(block: pb.OutportBlock, name: bytes, receiver: bytes, origin: bytes, call_type: int) -> None:
+def add_result(block: pb.OutportBlock, made: Plan, part: Part) -> None:
+    """The result that a part executes, which both its shards tell."""
     result = pb.SmartContractResult(
-        originalTxHash=origin, prevTxHash=origin, receiver=receiver, value=bigint.encode(0), callType=call_type
+        originalTxHash=chain_hash(made.tx),
+        prevTxHash=named(made, before(part.name)),
+        receiver=receiver_of(made, part),
+        value=bigint.encode(5 if part.name in ("refunded", "paid") else 0),
+        callType=CROSS[part.name][1],
+        gasLimit=50_000 if part.name == "sent-to" else 0,
     )
-    block.transactionPool.smartContractResults[name.hex()].smartContractResult.CopyFrom(result)
+    block.transactionPool.smartContractResults[named(made, part.name).hex()].smartContractResult.CopyFrom(result)
 
 
 @dataclass

@@ -96,6 +96,19 @@ async def test_announcements_without_milliseconds(world: Any) -> None:
     assert world.service.book.get(ALICE.public).nonce == 5
 
 
+async def test_announcements_whose_seconds_are_milliseconds(world: Any) -> None:
+    """Once nodes count milliseconds in the field of seconds, that is what the time is."""
+    await start(world)
+    chain = Chain(world, 1)
+    block = chain.final()
+    message = pb.Accounts(shardID=1, blockTimestamp=block.blockData.timestampMs)
+    name = address.encode(ALICE.public)
+    message.alteredAccounts[name].CopyFrom(pb.AlteredAccount(address=name, nonce=5, balance="1"))
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    chain.tell(outport.SAVE_ACCOUNTS, message)
+    assert world.service.book.get(ALICE.public).nonce == 5
+
+
 def test_tables_are_bounded() -> None:
     """Beyond its bound the oldest announcement is forgotten and counted; so are the oldest reverts."""
     held = UnconfirmedAccounts(capacity=3)

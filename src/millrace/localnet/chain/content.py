@@ -28,7 +28,9 @@ class Result(msgspec.Struct, frozen=True):
     receiver: bytes
     data: bytes
     original: bytes
-    """Hash of the transaction it all began with, which is also the previous one here."""
+    """Hash of the transaction it all began with."""
+    previous: bytes
+    """Hash of what made it: of the transaction, or of a result."""
     original_sender: bytes
     payments: tuple[TokenPayment, ...] = ()
     function: str = ""
@@ -54,7 +56,7 @@ class Result(msgspec.Struct, frozen=True):
             relayer=self.relayer,
             relayedValue=b"\0",
             data=self.data,
-            prevTxHash=self.original,
+            prevTxHash=self.previous,
             originalTxHash=self.original,
             gasLimit=self.gas_limit,
             gasPrice=self.gas_price,
@@ -151,7 +153,7 @@ class Content:
         )
 
     def complete(self, tx_hash: bytes, account: bytes, previous: bytes) -> None:
-        """Say in the log of an item that what began with `previous` is over."""
+        """Say in the log of an item that it is over and sent nothing on; as nodes do, by the name of what made it."""
         self.log(tx_hash, account, Event(account, "completedTxEvent", (previous,)))
 
     def refuse(self, tx_hash: bytes, tx: Transaction, reason: str) -> None:

@@ -42,6 +42,8 @@ class Job(msgspec.Struct, frozen=True):
     item: bytes
     """Hash of the transaction or result that brings it."""
     original: bytes
+    previous: bytes
+    """What made that: of a transaction the same hash."""
     sender: bytes
     parsed: ParsedCall
     gas: int
@@ -108,18 +110,18 @@ class Processor:
         if result.function or is_contract(result.receiver):
             self._run(
                 Job(
-                    result_hash, result.original, result.original_sender,
+                    result_hash, result.original, result.previous, result.original_sender,
                     ParsedCall(result.receiver, result.payments, result.function, result.args),
                     result.gas_limit, result.gas_price, result.relayer or result.original_sender, bool(result.relayer),
                 )
             )  # fmt: skip
             return
         self._credit(result.receiver, result.payments)
-        if result.is_refund or not result.payments:
+        if not result.payments:
             return
         self._log_tokens(result_hash, result.sender, result.receiver, result.payments)
-        if not result.return_message:
-            self._content.complete(result_hash, result.receiver, result.original)
+        if result.is_refund or not result.return_message:
+            self._content.complete(result_hash, result.receiver, result.previous)
             self._content.finish(result.original, "success")
 
     def execute_grant(self, payer: bytes, receiver: bytes, payment: TokenPayment, grant_hash: bytes) -> None:
@@ -133,6 +135,7 @@ class Processor:
                 receiver=receiver,
                 data=token_data(receiver, tokens, None),
                 original=grant_hash,
+                previous=grant_hash,
                 original_sender=payer,
                 payments=(payment,),
             )
@@ -174,6 +177,7 @@ class Processor:
                 receiver=parsed.receiver,
                 data=call_data(parsed.receiver, tokens, parsed.function, parsed.args),
                 original=tx_hash,
+                previous=tx_hash,
                 original_sender=tx.sender,
                 payments=parsed.payments,
                 function=parsed.function,
@@ -208,7 +212,7 @@ class Processor:
 
     def _job(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> Job:
         return Job(
-            tx_hash, tx_hash, tx.sender, parsed, self._gas_left(tx, parsed.payments), tx.gas_price,
+            tx_hash, tx_hash, tx_hash, tx.sender, parsed, self._gas_left(tx, parsed.payments), tx.gas_price,
             tx.relayer or tx.sender, bool(tx.relayer),
         )  # fmt: skip
 
@@ -228,7 +232,7 @@ class Processor:
         self._credit(parsed.receiver, parsed.payments)
         self._log_tokens(job.item, job.sender, parsed.receiver, parsed.payments)
         if any(payment.token != NATIVE for payment in parsed.payments):
-            self._content.complete(job.item, parsed.receiver, job.original)
+            self._content.complete(job.item, parsed.receiver, job.previous)
         entry = self._content.entries[job.item]
         if isinstance(entry.item, Transaction) and self._shard_of(entry.item.sender) == self._shard:
             entry.fee.gas_used, entry.fee.fee = entry.item.gas_limit, entry.fee.initially_paid
@@ -256,13 +260,12 @@ class Processor:
         parsed = job.parsed
         self._content.log(job.item, parsed.receiver, *result.events)
         leaving = self._pay_out(job, result.transfers)
-        returned = b"".join(b"@" + value.hex().encode() for value in result.results)
-        self._content.log(
-            job.item, parsed.receiver, Event(parsed.receiver, "writeLog", (job.sender,), OK_DATA + returned)
-        )
-        self._charge(job, result.gas_used, succeeded=True)
-        if not leaving:
-            self._content.complete(job.item, parsed.receiver, job.original)
+        returned = OK_DATA + b"".join(b"@" + value.hex().encode() for value in result.results)
+        refund = self._charge(job, result.gas_used, returned)
+        if refund is None or job.relayed:  # else the refund carries it; what has no value is only noted
+            self._content.log(job.item, parsed.receiver, Event(parsed.receiver, "writeLog", (job.sender,), returned))
+        if not leaving and (refund is None or self._shard_of(refund) == self._shard):
+            self._content.complete(job.item, parsed.receiver, job.previous)
             self._content.finish(job.original, "success")
 
     def _fail(self, job: Job, result: CallResult) -> None:
@@ -286,12 +289,13 @@ class Processor:
                 receiver=job.sender,
                 data=data,
                 original=job.original,
+                previous=job.item,
                 original_sender=job.sender,
                 payments=payments,
                 return_message=message or result.return_code,
             )
         )
-        self._charge(job, job.gas, succeeded=False)
+        self._charge(job, job.gas, None)
         self._content.finish(job.original, "fail", f"execution failed: {message}")
 
     def _pay_out(self, job: Job, transfers: tuple[Transfer, ...]) -> bool:
@@ -306,6 +310,7 @@ class Processor:
                     receiver=receiver,
                     data=token_data(receiver, tokens, None),
                     original=job.original,
+                    previous=job.item,
                     original_sender=job.sender,
                     payments=payments,
                 ),
@@ -314,35 +319,41 @@ class Processor:
             leaving = leaving or not delivered
         return leaving
 
-    def _charge(self, job: Job, gas_used: int, *, succeeded: bool) -> None:
-        """Collect the fee of the gas that was used and refund the rest to whoever paid."""
+    def _charge(self, job: Job, gas_used: int, returned: bytes | None) -> bytes | None:
+        """Collect the fee of the gas that was used and refund the rest to whoever paid: that one, if there is a refund.
+
+        `returned` is what a call that succeeded gave back, and `None` of one that failed.
+        """
         price = fees.processing_price(job.gas_price, self._network.gas)
         entry = self._content.entries[job.item]
-        refunded = self._refunded_gas(job, gas_used) if succeeded else 0
+        refunded = self._refunded_gas(job, gas_used) if returned is not None else 0
         collected = self._processing_fee(job, refunded, price)
         self._content.fees += collected
-        if succeeded:
+        if returned is not None:
             self._content.developer_fees += gas_used * price * DEVELOPER_SHARE // 100
         entry.fee.gas_refunded = refunded
         entry.fee.fee += collected
         if isinstance(entry.item, Transaction):
             entry.fee.gas_used = entry.item.gas_limit - refunded
-        if refunded * price:
-            self._content.gas_refunded += refunded
-            self._emit(
-                Result(
-                    nonce=1,
-                    sender=job.parsed.receiver,
-                    receiver=job.payer,
-                    data=OK_DATA,
-                    original=job.original,
-                    original_sender=job.sender,
-                    payments=(TokenPayment(NATIVE, 0, refunded * price),),
-                    gas_price=job.gas_price,
-                    return_message=REFUND_TO_RELAYER if job.relayed else "",
-                    is_refund=True,
-                )
+        if returned is None or not refunded * price:
+            return None
+        self._content.gas_refunded += refunded
+        self._emit(
+            Result(
+                nonce=1,
+                sender=job.parsed.receiver,
+                receiver=job.payer,
+                data=b"" if job.relayed else returned,
+                original=job.original,
+                previous=job.item,
+                original_sender=job.sender,
+                payments=(TokenPayment(NATIVE, 0, refunded * price),),
+                gas_price=job.gas_price,
+                return_message=REFUND_TO_RELAYER if job.relayed else "",
+                is_refund=True,
             )
+        )
+        return job.payer
 
     def _refunded_gas(self, job: Job, gas_used: int) -> int:
         """The gas given back: nothing when far more was given than needed, as nodes take that for an attack."""

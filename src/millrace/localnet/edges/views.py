@@ -59,7 +59,7 @@ def _result_view(result_hash: bytes, result: Result) -> dict[str, Any]:
         "receiver": address.encode(result.receiver),
         "sender": address.encode(result.sender),
         "data": base64.b64encode(result.data).decode(),
-        "prevTxHash": result.original.hex(),
+        "prevTxHash": result.previous.hex(),
         "originalTxHash": result.original.hex(),
         "returnMessage": result.return_message,
     }

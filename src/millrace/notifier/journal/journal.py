@@ -322,7 +322,9 @@ class Journal:
             arrival = arrival._replace(payload=outport_json.unwrap(arrival.payload))
             if arrival.topic not in outport.PAYLOADS:
                 return arrival
-            return arrival._replace(payload=outport_json.to_protobuf(arrival.topic, arrival.payload))
+            unknown: list[str] = []
+            payload = outport_json.to_protobuf(arrival.topic, arrival.payload, unknown)
+            return arrival._replace(payload=payload, unknown=tuple(unknown))
         except outport.OutportError as error:
             reason = str(error)
         except Exception as error:  # a defect of ours must neither stop the node nor lose its message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections import defaultdict
+from functools import partial
 from typing import NamedTuple
 
 from google.protobuf.message import Message
@@ -19,6 +20,7 @@ from millrace.notifier.metrics import Metrics, Tally, one_of
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules import dedup, messages, results, slices
 from millrace.notifier.rules.block_events import BLOCKS, read_block
+from millrace.notifier.rules.comparing import Comparing, Digests
 from millrace.notifier.rules.dedup import CONFLICT, HISTORICAL, INCOMPLETE, UNJOINED, Observer, Verdict
 from millrace.notifier.rules.earlier import Memory
 from millrace.notifier.rules.entry import Entry, now_ms
@@ -27,6 +29,7 @@ from millrace.notifier.rules.normalise import Splitter, facts_of, normalise
 from millrace.notifier.rules.results import Brought
 
 log = logging.getLogger(__name__)
+_HINT_NEWER = 'upgrade the notifier, or set MarshallerType = "gogo protobuf" at the node'
 _log_missing = OccasionalLog(log, logging.WARNING, "blocks are missing")
 _log_fork = OccasionalLog(log, logging.WARNING, "two blocks have one nonce")
 _log_dead_letter = OccasionalLog(log, logging.WARNING, "dead letter")
@@ -41,6 +44,8 @@ class Arrival(NamedTuple):
     version: int
     payload: bytes
     received_ms: int
+    unknown: tuple[str, ...] = ()
+    """Names in a header that came as JSON: without them it does not hash to its hash."""
 
 
 class _Told(NamedTuple):
@@ -50,8 +55,7 @@ class _Told(NamedTuple):
     message: pb.OutportBlock
     sliced: SlicedBlock
     header: Header
-    digests: dict[str, bytes]
-    """Of each result, by its key."""
+    digests: Digests
     newest: int | None
     """The newest nonce of the shard before it."""
 
@@ -68,6 +72,7 @@ class Processor:
         self.blocks_ms: dict[int, int] = {}
         """Shard -> when (ms) a block of it came that is news of the open transaction."""
         self._memory = Memory()
+        self._comparing = Comparing()
         text = "a block breaks a rule and is passed on as it came"
         self._log_irregular: dict[str, OccasionalLog] = defaultdict(lambda: OccasionalLog(log, logging.WARNING, text))
         """A log for each rule: where several are broken at once, each is named."""
@@ -119,7 +124,8 @@ class Processor:
             entries, agreed = self._append_block(decoded, message, arrival)
         elif isinstance(message, pb.UnreadBlock):
             self._note_irregular("keys_are_no_text", decoded)
-            verdict = self._save(decoded, arrival, None, slices.digest(arrival.payload))
+            unread = slices.digest(arrival.payload)
+            verdict = dedup.save(self._store, arrival.observer, decoded.shard, decoded.block_hash, None, unread)
             entries = self._append_all(decoded, verdict, arrival, arrival.payload)
         else:
             return self._append_all(decoded, self._judge(decoded, arrival), arrival, message)
@@ -130,11 +136,11 @@ class Processor:
     def _append_block(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> tuple[list[Entry], bool]:
         """The events of a block, and whether its parts agree on its shard."""
         sliced, payload, contract_results = slices.cut(arrival.payload, message)
-        header, agreed = self._header(decoded, message)
+        header, agreed = self._header(decoded, message, arrival)
+        digests = self._comparing.digests(message, sliced, payload)
         if proposes(message.blockData.headerType):
-            return self._append_proposal(decoded, message, sliced, header, arrival), agreed
-        digest = slices.block_digest(sliced, payload)
-        verdict = self._save(decoded, arrival, header, digest)
+            return self._append_proposal(decoded, message, sliced, header, digests, arrival), agreed
+        verdict = self._save(decoded, arrival, header, digests)
         if message.blockData.headerType not in outport.HEADERS:  # what its parts mean is not known either
             return self._append_all(decoded, verdict, arrival, arrival.payload), agreed
         if any(not event.alone for event in verdict.events):
@@ -152,12 +158,15 @@ class Processor:
             payload = content if isinstance(content, bytes) else outport.canonical(content)
         return [self._append(event, payload, arrival.received_ms) for event in verdict.events]
 
-    def _header(self, decoded: Decoded, message: pb.OutportBlock) -> tuple[Header | None, bool]:
+    def _header(self, decoded: Decoded, message: pb.OutportBlock, arrival: Arrival) -> tuple[Header | None, bool]:
         """The header of a block, if it is one of its shard, and whether nothing says otherwise; faults are counted."""
         data = message.blockData
         header = read_header(data)
         if data.headerType not in outport.HEADERS:
             self._note_irregular("format_unknown", decoded, format=data.headerType[:64])
+        elif (header is None or not hash_matches(data)) and arrival.unknown:
+            names = ", ".join(arrival.unknown)
+            self._note_irregular("header_newer", decoded, node=arrival.remote, unknown=names, hint=_HINT_NEWER)
         elif header is None or not hash_matches(data):
             self._note_irregular("header_unreadable", decoded)
         if proposes(data.headerType) and message.transactionPool.ListFields():
@@ -173,6 +182,7 @@ class Processor:
         message: pb.OutportBlock,
         sliced: SlicedBlock,
         header: Header | None,
+        digests: Digests,
         arrival: Arrival,
     ) -> list[Entry]:
         """A block that only proposes, as it came, and behind it the executions of earlier headers that it brings.
@@ -180,9 +190,8 @@ class Processor:
         A mark of its finality that came first follows them all: it is theirs too.
         """
         brought = Brought(()) if header is None else results.brought(message.blockData, header)
-        digest, digests = slices.proposal_digests(sliced)
         newest = self._store.newest_nonce(decoded.shard)
-        verdict = self._save(decoded, arrival, header, digest)
+        verdict = self._save(decoded, arrival, header, digests)
         self._count(decoded, verdict)
         self._check(decoded, brought)
         entries = []
@@ -217,8 +226,10 @@ class Processor:
         splitter = Splitter()
         for execution in brought.executions:
             key = execution.block_hash.hex()
-            digest = told.digests[key]
-            verdict = dedup.execute(self._store, decoded.shard, execution.block_hash, execution.nonce, digest)
+            verdict = dedup.execute(
+                self._store, decoded.shard, execution.block_hash, execution.nonce,
+                told.digests.results[key], partial(told.digests.closer, key),
+            )  # fmt: skip
             self._count(decoded, verdict, outport.EXECUTED_BLOCK)
             if verdict.unheard and told.newest is not None and execution.nonce <= told.newest:
                 self._note_irregular("result_unheard", decoded)
@@ -229,9 +240,11 @@ class Processor:
                 entries.append(self._append(event, block.SerializeToString(), received_ms))
         return entries
 
-    def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digest: bytes) -> Verdict:
-        nonce = None if header is None else header.nonce
-        return dedup.save(self._store, arrival.observer, decoded.shard, decoded.block_hash, nonce, digest)
+    def _save(self, decoded: Decoded, arrival: Arrival, header: Header | None, digests: Digests) -> Verdict:
+        nonce, shard = None if header is None else header.nonce, decoded.shard
+        return dedup.save(
+            self._store, arrival.observer, shard, decoded.block_hash, nonce, digests.whole, digests.closer
+        )  # fmt: skip
 
     def _judge(self, decoded: Decoded, arrival: Arrival) -> Verdict:
         store, shard, message = self._store, decoded.shard, decoded.message

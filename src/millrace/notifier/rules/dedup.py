@@ -11,6 +11,7 @@ word about every block is the right one.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -193,13 +194,24 @@ class Observer:
             self._told.popitem(last=False)
 
 
-def save(index: Index, observer: Observer, shard: int, block_hash: bytes, nonce: int | None, digest: bytes) -> Verdict:
-    """A node saved a block."""
+def save(
+    index: Index,
+    observer: Observer,
+    shard: int,
+    block_hash: bytes,
+    nonce: int | None,
+    digest: bytes,
+    closer: Callable[[], bytes] | None = None,
+) -> Verdict:
+    """A node saved a block. `closer` gives a digest of what must not differ, where `digest` differs from another's."""
     known = index.block(shard, block_hash) or Block(first_sequence=index.next_sequence)
     meant = observer.saves(shard, block_hash, known)
     live = known.state in (State.SAVED, State.FINAL)
     if live or meant <= known.generation:
         if not live or meant != known.generation or _agree(digest, known.digest):
+            return DUPLICATE
+        digest = closer() if closer is not None else digest
+        if _agree(digest, known.digest):
             return DUPLICATE
         if not index.add_content(outport.SAVE_BLOCK, shard, block_hash + digest):
             return DUPLICATE
@@ -241,8 +253,15 @@ def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tu
     return fork, 0, CONFLICT if fork else HISTORICAL
 
 
-def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: bytes) -> Verdict:
-    """A block of a shard brought the execution of the header `block_hash`, which has this nonce.
+def execute(
+    index: Index,
+    shard: int,
+    block_hash: bytes,
+    nonce: int,
+    digest: bytes,
+    closer: Callable[[], bytes] | None = None,
+) -> Verdict:
+    """A block of a shard brought the execution of the header `block_hash`, which has this nonce; `closer` as in `save`.
 
     It is news once for each time that its header was saved as news. That another header brings it again is not: the
     one that brought it first may have been taken back, the execution was not.
@@ -253,6 +272,9 @@ def execute(index: Index, shard: int, block_hash: bytes, nonce: int, digest: byt
     name = _EXECUTION + block_hash
     known = index.block(shard, name)
     if known is not None and known.generation >= generation:
+        if _agree(digest, known.digest):
+            return DUPLICATE
+        digest = closer() if closer is not None else digest
         if _agree(digest, known.digest) or not index.add_content(outport.EXECUTED_BLOCK, shard, block_hash + digest):
             return DUPLICATE
         event = Event(outport.EXECUTED_BLOCK, shard, block_hash, known.generation, CONFLICT, variant=digest)

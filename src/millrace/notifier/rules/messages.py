@@ -68,9 +68,12 @@ def _unread(payload: bytes, reason: str) -> Decoded:
 
 
 def content_digest(message: Message) -> bytes:
-    """16 bytes that two nodes agree on when they tell the same; of blocks see `slices`."""
+    """16 bytes that two nodes agree on when they tell the same, of whatever versions; of blocks see `slices`."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
     # Deterministic: the order of map entries is the sender's whim.
-    return hashlib.blake2b(message.SerializeToString(deterministic=True), digest_size=16).digest()
+    return hashlib.blake2b(known.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def _hash_of_block(block: pb.BlockData | pb.UnreadBlockData) -> bytes:

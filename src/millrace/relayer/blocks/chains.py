@@ -127,7 +127,7 @@ class Chains:
             for name, other in shard.blocks.items()
             if name != block.block_hash
         )
-        item = self._block(shard, block.block_hash, sequence)
+        item = self._new_block(shard, block.block_hash, sequence)
         if item.header is not None and item.header.proposes != block.proposes:
             self.disputed += 1
             return Counted()
@@ -153,7 +153,7 @@ class Chains:
             return Counted()
         if shard.is_fork(result.block_hash, result.nonce):
             return Counted()
-        item = self._block(shard, result.block_hash, sequence)
+        item = self._new_block(shard, result.block_hash, sequence)
         self._hear(item, result, now)
         if not item.lister:
             return Counted()
@@ -236,7 +236,12 @@ class Chains:
         item = shard.blocks.get(block_hash)
         if item is None:
             item = shard.blocks[block_hash] = _Block(sequence, shard.finalities)
-            self.forgotten += _trim(shard.blocks, self._most_held)
+        return item
+
+    def _new_block(self, shard: _Shard, block_hash: bytes, sequence: int) -> _Block:
+        """The same of a block that is told, for which the oldest makes room."""
+        item = self._block(shard, block_hash, sequence)
+        self.forgotten += _trim(shard.blocks, self._most_held)
         return item
 
     def _hear(self, item: _Block, result: BlockFacts, now: float) -> None:
@@ -283,6 +288,8 @@ class Chains:
             elif shard.finalities - item.born >= MAX_BEHIND:
                 self.forgotten += 1
                 del shard.blocks[name]
+        # Only now: what gives way to blocks that the headers list may be one that has just become final itself.
+        self.forgotten += _trim(shard.blocks, self._most_held)
 
     def _chain(self, shard: _Shard, link: bytes) -> tuple[list[tuple[bytes, _Block]], bytes]:
         """A header and its ancestors that were not final until now, newest first; they are from now on.

@@ -28,13 +28,11 @@ class TxFact(msgspec.Struct, frozen=True):
     is_call: bool = False
     """It involves a contract, so being executed is not being finished."""
     completed: bool = False
-    """The chain says the whole call is complete, or a contract that imitates its words."""
+    """The chain says that one of its steps is over and sent nothing on, or a contract that imitates its words."""
     ran_ok: bool = False
     """A contract ended without error in this shard."""
     results_out: frozenset[bytes] = frozenset()
-    """Hashes of contract results that another shard has yet to execute."""
-    calls_out: frozenset[bytes] = frozenset()
-    """Those of them that call something there: until they are executed nothing is complete, whatever a log says."""
+    """Hashes of contract results that another shard has yet to execute, refunds too: until then nothing is over."""
     paid: tuple[bytes, int] | None = None
     """The watched key that pays for it, and how much at most."""
     results_in: frozenset[bytes] = frozenset()
@@ -144,7 +142,6 @@ def join(first: TxFact, second: TxFact) -> TxFact:
         completed=first.completed or second.completed,
         ran_ok=first.ran_ok or second.ran_ok,
         results_out=first.results_out | second.results_out,
-        calls_out=first.calls_out | second.calls_out,
         results_in=first.results_in | second.results_in,
     )
 
@@ -153,9 +150,7 @@ def judge(fact: TxFact) -> Literal["success", "fail"] | None:
     """The end of a transaction, or `None` while something is still to come."""
     if fact.failed:
         return "fail"
-    if not fact.executed or fact.calls_out - fact.results_in:
-        return None
-    if fact.results_out - fact.results_in and not fact.completed:
+    if not fact.executed or fact.results_out - fact.results_in:
         return None
     if fact.is_call and not (fact.completed or fact.ran_ok):
         return None

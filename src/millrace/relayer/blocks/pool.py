@@ -10,12 +10,12 @@ from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import ALL_SHARDS
 from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.blocks.facts import TxFact
 
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
 _PROCESSED = 2
-ASYNC_CALL, ASYNC_CALLBACK = 1, 2
 GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
 """Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
 GAS_REFUND = b"gas refund for relayer"
@@ -27,17 +27,16 @@ Miniblock = tuple[pb.MiniBlock, pb.MiniBlockHeader | None]
 """One of a block's body, and what the block's header says of it; `None` where that is nothing."""
 
 
-class _Source(NamedTuple):
-    """Whose log it is. A contract can write events of any name, as the names of its own functions."""
+class _Hops(NamedTuple):
+    """The results of one transaction that this shard executed: a log of theirs has its hash once the hub tells it."""
 
-    hashes: set[bytes]
-    """Of the transaction or result, and of what it came from: one of them is what `completedTxEvent` names."""
+    names: set[bytes]
+    """Their hashes, and of what they came from: `completedTxEvent` names one of them, the latter if nodes write it."""
     accounts: set[bytes]
-    """Who can be said to have completed it: its receiver, in whose name the chain writes the log."""
+    """Their receivers, in whose names the chain writes the logs."""
 
-    def may_complete(self, event: pb.Event) -> bool:
-        """Whether the event is one the chain itself could have written."""
-        return len(event.topics) == 1 and event.topics[0] in self.hashes and event.address in self.accounts | {b""}
+
+_NO_HOPS = _Hops(set(), set())
 
 
 class PoolReader:
@@ -60,6 +59,10 @@ class PoolReader:
         self._body = body
         self._facts: dict[bytes, dict[str, object]] = {}
         self._scrs: dict[str, pb.SmartContractResult] = {}
+        self._came: set[bytes] = set()
+        """Results that this block executes."""
+        self._hops: dict[bytes, _Hops] = {}
+        """By the transaction that it all began with."""
         self._before: set[bytes] = set()
         """What this block names as processed before: of what its predecessor scheduled, the results are told here."""
         self.gas_prices: list[tuple[int, int]] = []
@@ -74,7 +77,7 @@ class PoolReader:
                 self._read_transactions(miniblock, executed)
             elif miniblock.type == INVALID_BLOCK:
                 invalid += executed
-            elif miniblock.type == SCR_BLOCK and miniblock.receiverShardID == self._shard:
+            elif miniblock.type == SCR_BLOCK and self._is_for_us(miniblock):
                 self._read_results_in(executed, from_elsewhere=miniblock.senderShardID != self._shard)
         invalid += sorted(hashes_of(self._pool.invalidTxs))  # also where their miniblock is left out
         invalid += hashes_of(self._pool.scheduledExecutedInvalidTxsHashesPrevBlock)
@@ -106,6 +109,11 @@ class PoolReader:
             yield miniblock, hashes
         for miniblock in self._data.intraShardMiniBlocks:
             yield miniblock, list(miniblock.txHashes)
+
+    def _is_for_us(self, miniblock: pb.MiniBlock) -> bool:
+        """All shards get what the metachain says of a token as a whole: that it is paused, for one."""
+        sender, receiver = miniblock.senderShardID, miniblock.receiverShardID
+        return receiver == self._shard or (receiver == ALL_SHARDS and sender != self._shard)
 
     def _fact(self, tx_hash: bytes) -> dict[str, object]:
         return self._facts.setdefault(tx_hash, {})
@@ -166,49 +174,44 @@ class PoolReader:
                     self._got.append((scr_hash, info.smartContractResult.receiver, value))
             if info is not None and info.smartContractResult.originalTxHash:
                 fact = self._fact(info.smartContractResult.originalTxHash)
+                self._came.add(scr_hash)
                 fact["results_in"] = fact.get("results_in", frozenset()) | {scr_hash}  # type: ignore[operator]
 
     def _read_results(self) -> None:
         """Contract results made or executed here: what is still to do elsewhere, and errors they return."""
         for scr_hash, info in self._pool.smartContractResults.items():
             scr = info.smartContractResult
-            if not scr.originalTxHash:
+            item = _hash_of(scr_hash)
+            if not scr.originalTxHash or not item:
                 continue
             self._scrs[scr_hash] = scr
             fact = self._fact(scr.originalTxHash)
-            if is_shard_user(scr) and self._network.shard_of(scr.receiver) != self._shard:
-                kinds = ["results_out"] + (["calls_out"] if is_call(scr) else [])
-                for kind in kinds:
-                    fact[kind] = fact.get(kind, frozenset()) | {bytes.fromhex(scr_hash)}  # type: ignore[operator]
+            if item not in self._came and is_shard_user(scr) and self._network.shard_of(scr.receiver) != self._shard:
+                fact["results_out"] = fact.get("results_out", frozenset()) | {item}  # type: ignore[operator]
+            else:
+                hops = self._hops.setdefault(scr.originalTxHash, _Hops(set(), set()))
+                hops.names.update((item, scr.prevTxHash, scr.originalTxHash))
+                hops.accounts.add(scr.receiver)
             if scr.returnMessage and scr.returnMessage != GAS_REFUND and not _number(scr.value):
                 fact.setdefault("failed", _failure(scr.returnMessage))
 
     def _read_logs(self) -> None:
         for entry in self._pool.logs:
-            try:
-                item = bytes.fromhex(entry.txHash)
-            except ValueError:
-                continue
             scr = self._scrs.get(entry.txHash)
-            if scr is not None:
-                source = _Source({item, scr.prevTxHash, scr.originalTxHash}, {scr.receiver, entry.log.address})
-                self._read_events(self._fact(scr.originalTxHash), entry.log.events, source)
-            elif (
-                item in self._facts or item in self._before
-            ):  # else a log of a result whose transaction is not named here
-                info = self._pool.transactions.get(entry.txHash)
-                receiver = info.transaction.receiver if info is not None else b""
-                self._read_events(self._fact(item), entry.log.events, _Source({item}, {receiver, entry.log.address}))
+            owner = _hash_of(entry.txHash) if scr is None else scr.originalTxHash
+            if owner in self._facts or owner in self._before:  # else of a result whose transaction is not named here
+                self._read_events(owner, entry.log)
 
-    def _read_events(self, fact: dict[str, object], events: Iterable[pb.Event], source: _Source) -> None:
-        for event in events:
+    def _read_events(self, owner: bytes, entries: pb.Log) -> None:
+        fact = self._fact(owner)
+        for event in entries.events:
             match event.identifier:
                 case b"signalError":
                     message = event.topics[1] if len(event.topics) > 1 else event.data
                     fact["failed"] = _failure(message)
                 case b"internalVMErrors":
                     fact.setdefault("failed", _failure(_first_line(event.data)))
-                case b"completedTxEvent" if source.may_complete(event):
+                case b"completedTxEvent" if self._is_end(owner, event, entries.address):
                     fact["completed"] = True
                 case b"SCDeploy":
                     fact["ran_ok"] = True
@@ -217,15 +220,29 @@ class PoolReader:
                 case b"writeLog" if event.data.startswith(b"@6f6b") or not event.data:
                     fact["ran_ok"] = True
 
-
-def is_call(scr: pb.SmartContractResult) -> bool:
-    """Whether a result makes its receiver do something: an asynchronous call, its callback, or gas for a contract."""
-    return scr.callType in (ASYNC_CALL, ASYNC_CALLBACK) or (scr.gasLimit > 0 and is_contract(scr.receiver))
+    def _is_end(self, owner: bytes, event: pb.Event, filed_under: bytes) -> bool:
+        """Whether the chain itself could have written that a step is over: contracts write events of any name."""
+        names, accounts = self._hops.get(owner, _NO_HOPS)
+        info = self._pool.transactions.get(owner.hex())
+        receiver = info.transaction.receiver if info is not None else b""
+        return (
+            len(event.topics) == 1
+            and (event.topics[0] == owner or event.topics[0] in names)
+            and (event.address in (receiver, filed_under, b"") or event.address in accounts)
+        )
 
 
 def is_shard_user(scr: pb.SmartContractResult) -> bool:
     """Whether a result has a receiver at all; results to nobody are only notes."""
     return len(scr.receiver) == address.SIZE
+
+
+def _hash_of(text: str) -> bytes:
+    """A hash written in hex; nothing where it is none."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
 
 def hashes_of(texts: Iterable[str]) -> list[bytes]:

@@ -15,6 +15,7 @@ from msgspec import UNSET
 from millrace.chain import outport
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.times import milliseconds
 from millrace.relayer.blocks.facts import BlockFacts, Unexecutable
 from millrace.relayer.blocks.reader import read_accounts, read_block, read_result, time_of
 from millrace.relayer.blocks.tracker import Outcome, Release, Tracker
@@ -212,7 +213,7 @@ class Events:
                     log.critical("a final block was reverted", extra={"shard": data.shardID})
             case outport.SAVE_ACCOUNTS:
                 accounts = pb.Accounts.FromString(payload)
-                stamp = accounts.blockTimestampMs or accounts.blockTimestamp * 1000
+                stamp = accounts.blockTimestampMs or milliseconds(accounts.blockTimestamp)
                 facts = read_accounts(accounts.alteredAccounts.values())
                 unfinished = self._tracker.chains.holds(accounts.shardID)
                 self._accounts.announce(accounts.shardID, stamp, facts, unfinished=unfinished)
