@@ -21,9 +21,9 @@ from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.slices import PART, cost_of
-from millrace.relayer.rules.stages import Journalled, Signed, cosigned, hash_of
+from millrace.relayer.rules.stages import Journalled, Parsed, Signed, cosigned, hash_of
 from millrace.relayer.signing.handle import SignerError
-from millrace.relayer.submission.batch import Accepted, Batch, Taken
+from millrace.relayer.submission.batch import Accepted, Batch, Result, Taken
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.shares import Shares
 from millrace.runtime.tracing import stage
@@ -195,26 +195,12 @@ class Finisher:
 
     def _answer_elsewhere(self, item: Taken, claimed: Claimed) -> None:
         """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has."""
-        entry, is_open = item.entry, claimed.state == "journalled"
-        self._lifecycle.release(entry, _ELSEWHERE)
-        if claimed.client_hash != entry.client_hash:
-            who = claimed.client_hash.hex() or "a claim that cannot be read"
-            text = f"nonce {entry.tx.nonce} is held by {who}, which may still run"
-            reason = (
-                reasons.CONFLICTING.but(text) if is_open else reasons.NONCE_TOO_LOW.but("another one had this nonce")
-            )
-            item.answer(reason)
-        elif claimed.state == "superseded":
-            item.answer(_SUPERSEDED)
-        elif entry.kind == "sign" and claimed.signature is not None:
-            proto = cosigned(entry.proto, claimed.signature)
-            item.answer(Accepted(from_proto(proto), entry.client_hash, hash_of(proto), entry.sdk_hash))
-        elif entry.kind == "sign" and claimed.kind == "sign" and is_open:
-            item.answer(_SIGNING)
-        elif entry.kind == "sign" or claimed.kind == "sign":
-            item.answer(_ONLY_SIGNED)
+        self._lifecycle.release(item.entry, _ELSEWHERE)
+        answer = answer_elsewhere(item.reserved.approved.authenticated.parsed, claimed)
+        if isinstance(answer, Accepted) and item.entry.kind == "relay":
+            self._answer_accepted(item, answer.tx)
         else:
-            self._answer_accepted(item, entry.tx)
+            item.answer(answer)
 
     async def _is_written(self, item: Taken) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
@@ -313,6 +299,33 @@ class Finisher:
                     entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
             return []
         return signed
+
+
+def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False) -> Result:
+    """What these bytes are answered, whose nonce another relayer of our keys has, or had: as it would itself.
+
+    `is_past`: the account is past the nonce, so that what may still run by the claim is over, and it is to be told how.
+    """
+    tx, kind, proto = parsed.tx, parsed.origin.kind, parsed.proto
+    if claimed.client_hash != parsed.client_hash:
+        if not claimed.is_open:
+            return reasons.NONCE_TOO_LOW.but("another one had this nonce")
+        who = claimed.client_hash.hex() or "a claim that cannot be read"
+        return reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {who}, which may still run")
+    if claimed.state == "superseded":
+        return _WRITTEN_OFF if claimed.ended_ms is None else _SUPERSEDED
+    if kind == "broadcast":
+        if claimed.is_open and claimed.kind == "sign":
+            return _ELSEWHERE
+        return Accepted(tx, parsed.client_hash, hash_of(proto), parsed.sdk_hash)
+    if claimed.signature is not None and (kind == "sign" or not claimed.is_open):
+        proto = cosigned(proto, claimed.signature)
+        return Accepted(from_proto(proto), parsed.client_hash, hash_of(proto), parsed.sdk_hash)
+    if kind == "sign":
+        return _SIGNING if claimed.kind == "sign" and claimed.is_open else _ONLY_SIGNED
+    if claimed.kind == "sign" and claimed.is_open:
+        return _ELSEWHERE if is_past else _ONLY_SIGNED
+    return Accepted(tx, parsed.client_hash, b"", parsed.sdk_hash)
 
 
 def _not_over(new: list[Taken]) -> list[Taken]:
