@@ -37,6 +37,10 @@ part at hand."""
 _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
+SIGNED_BEFORE = reasons.NONCE_TOO_LOW.but(
+    "another transaction with this nonce was signed, and no second one is; where the nonce is not used yet, its sender "
+    "can use it without this relayer"
+)
 _ELSEWHERE = reasons.BUSY.but("another relayer of this key has these very bytes; send them again", 1_000)
 _PROGRAMME_FULL = reasons.BUSY.but(
     "its programme pays for no more of this sender's; sent again it is judged without", 100
@@ -173,8 +177,7 @@ class Finisher:
                 self._lifecycle.release(items[0].entry, _PROGRAMME_FULL)
                 items[0].answer(_PROGRAMME_FULL)
                 return []
-            reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
-            entry = items[0].entry
+            entry, reason = items[0].entry, SIGNED_BEFORE
             self._lifecycle.release(entry, reason)
             try:
                 items[0].answer(self.done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason)
@@ -309,7 +312,7 @@ def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False)
     tx, kind, proto = parsed.tx, parsed.origin.kind, parsed.proto
     if claimed.client_hash != parsed.client_hash:
         if not claimed.is_open:
-            return reasons.NONCE_TOO_LOW.but("another one had this nonce")
+            return SIGNED_BEFORE
         who = claimed.client_hash.hex() or "a claim that cannot be read"
         return reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {who}, which may still run")
     if claimed.state == "superseded":

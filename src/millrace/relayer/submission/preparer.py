@@ -11,6 +11,8 @@ from millrace.chain import address
 from millrace.chain.fees import move_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import TransactionJson, to_json
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
@@ -20,6 +22,7 @@ from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.wallets import PrepareReply, PrepareTransaction
 from millrace.relayer.rules import policy, stages
 from millrace.relayer.rules.stages import Origin, Relayers
+from millrace.relayer.submission.finisher import SIGNED_BEFORE
 from millrace.relayer.submission.submitter import STALE
 
 VALID_MS = 60_000
@@ -37,6 +40,7 @@ class Preparer:
         relayers: Callable[[], Relayers],
         accounts: AccountSource,
         lifecycle: Lifecycle,
+        journal: Journal,
         is_ready: Callable[[], bool],
         usual_price: Callable[[int], int | None],
         wall_ms: Callable[[], int],
@@ -45,6 +49,7 @@ class Preparer:
         self._relayers = relayers
         self._accounts = accounts
         self._lifecycle = lifecycle
+        self._journal = journal
         self._is_ready = is_ready
         self._usual_price = usual_price
         self._wall_ms = wall_ms
@@ -71,11 +76,23 @@ class Preparer:
             raise Refused(reasons.NOT_READY.but("try again", 5_000))
         account = await self._accounts.know(sender)
         try:
-            return self._approve_now(asked, sender, shard, account, origin)
+            return await self._approve_once(asked, sender, shard, account, origin)
         except Refused as refusal:
             if refusal.reason.code not in STALE or not await self._accounts.refresh(sender):
                 raise
-        return self._approve_now(asked, sender, shard, await self._accounts.know(sender), origin)
+        return await self._approve_once(asked, sender, shard, await self._accounts.know(sender), origin)
+
+    async def _approve_once(
+        self, asked: PrepareTransaction, sender: bytes, shard: int, account: Account, origin: Origin
+    ) -> tuple[TransactionJson, int]:
+        transaction, fee = self._approve_now(asked, sender, shard, account, origin)
+        try:
+            is_taken = await self._journal.is_taken(sender, transaction.nonce)
+        except JournalError:
+            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
+        if is_taken:  # what has it is not in flight any more, and may still be the only one that is ever signed
+            raise Refused(SIGNED_BEFORE)
+        return transaction, fee
 
     def _approve_now(
         self, asked: PrepareTransaction, sender: bytes, shard: int, account: Account, origin: Origin
