@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import pytest
 from relayer_edges import Line
@@ -25,6 +26,7 @@ from relayer_support import (
     with_identity,
 )
 
+from millrace.chain.address import encode
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
@@ -876,3 +878,40 @@ async def test_a_first_submission_asks_the_claims_once(several: Several, monkeyp
                 await asyncio.sleep(0.005)
         assert await asyncio.gather(*late) == [["nonce too low"]] * 40
     assert asked == ["claimed"]
+
+
+async def prepared(relayer: Relayer, **asked: Any) -> Any:
+    """What a relayer's `/v1/prepare` answers of ALICE."""
+    wish = {"sender": encode(ALICE.public), "receiver": encode(wallet(1, 20).public)} | asked
+    url = f"http://127.0.0.1:{relayer.service.http_port}/v1/prepare"
+    async with aiohttp.ClientSession() as http, http.post(url, json={"transaction": wish}) as answer:
+        return await answer.json()
+
+
+async def test_any_of_them_prepares_what_comes_next(several: Several) -> None:
+    """Nonces go on behind what all have in flight, as `relay` of the same relayer has it; taken ones are refused."""
+    one, two = await several.start("one"), await several.start("two")
+    for nonce in range(2):
+        assert await submit(one, transfer(ALICE, nonce)) == ["ok"]
+    assert (await prepared(two))["transaction"]["nonce"] == 2
+    assert (await prepared(two, nonce=2))["sponsored"]
+    assert (await prepared(two, nonce=3))["reason"] == "nonce too high"
+    assert (await prepared(two, nonce=1))["reason"] == "conflicting transaction"
+    assert await submit(two, transfer(ALICE, 2)) == ["ok"]
+    assert one.service.lifecycle.write_off(client_hash(transfer(ALICE, 0)))
+    await told_over(two, 0)
+    refusal, relay = await prepared(two, nonce=0), await relayed(two, transfer(ALICE, 0, gas_limit=200_000))
+    assert (refusal["reason"], refusal["detail"]) == (relay.reason, relay.detail) == ("nonce too low", relay.detail)
+
+
+async def test_prepare_promises_nothing_while_the_claims_cannot_be_read(several: Several) -> None:
+    """It says `not ready`, as `relay` would, and does not wait for the server."""
+    one = await several.start("one")
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    ask, one.service.sharing._seats._db.ask = one.service.sharing._seats._db.ask, away  # type: ignore[method-assign]
+    refusal = await prepared(one)
+    one.service.sharing._seats._db.ask = ask  # type: ignore[method-assign]
+    assert (refusal["sponsored"], refusal["reason"], refusal["retryAfterMs"]) == (False, "not ready", 5_000)

@@ -205,7 +205,7 @@ class Lifecycle:
 
         Raises `JournalError`.
         """
-        if self._journal.sharing is None:
+        if self._journal.sharing is None or nonce > MAX_NONCE:
             return {}
         claims = await self._journal.sharing.elsewhere(sender, nonce, MAX_NONCE)
         self.inflight.know_elsewhere(sender, {at: _value(item) for at, item in claims.items() if item.tx is not None})

@@ -311,10 +311,7 @@ def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False)
     """
     tx, kind, proto = parsed.tx, parsed.origin.kind, parsed.proto
     if claimed.client_hash != parsed.client_hash:
-        if not claimed.is_open:
-            return SIGNED_BEFORE
-        who = claimed.client_hash.hex() or "a claim that cannot be read"
-        return reasons.CONFLICTING.but(f"nonce {tx.nonce} is held by {who}, which may still run")
+        return answer_to_other(tx.nonce, claimed)
     if claimed.state == "superseded":
         return _WRITTEN_OFF if claimed.ended_ms is None else _SUPERSEDED
     if kind == "broadcast":
@@ -329,6 +326,14 @@ def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False)
     if claimed.kind == "sign" and claimed.is_open:
         return _ELSEWHERE if is_past else _ONLY_SIGNED
     return Accepted(tx, parsed.client_hash, b"", parsed.sdk_hash)
+
+
+def answer_to_other(nonce: int, claimed: Claimed) -> Reason:
+    """Why other bytes do not get a nonce that another relayer of our keys has, or had."""
+    if not claimed.is_open:
+        return SIGNED_BEFORE
+    who = claimed.client_hash.hex() or "a claim that cannot be read"
+    return reasons.CONFLICTING.but(f"nonce {nonce} is held by {who}, which may still run")
 
 
 def _not_over(new: list[Taken]) -> list[Taken]:
