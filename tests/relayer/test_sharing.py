@@ -915,3 +915,28 @@ async def test_prepare_promises_nothing_while_the_claims_cannot_be_read(several:
     refusal = await prepared(one)
     one.service.sharing._seats._db.ask = ask  # type: ignore[method-assign]
     assert (refusal["sponsored"], refusal["reason"], refusal["retryAfterMs"]) == (False, "not ready", 5_000)
+
+
+async def test_who_waits_at_another_for_the_end_hears_of_it(several: Several) -> None:
+    """`wait=final` of what another relayer has in flight ends with its block; what has ended is not waited for."""
+    one, two = await several.start("one"), await several.start("two")
+    await two.service.accounts.know(ALICE.public)
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+    url = f"http://127.0.0.1:{two.service.http_port}/v1/relay?wait=final&timeout=60"
+
+    async def relay() -> Any:
+        async with aiohttp.ClientSession() as http, http.post(url, json={"transactions": [as_json(tx)]}) as answer:
+            (result,) = (await answer.json())["results"]
+            return result
+
+    async with asyncio.timeout(20):
+        waiting, fates = asyncio.ensure_future(relay()), two.service.lifecycle.fates
+        while not fates.waiters:
+            await asyncio.sleep(0.005)
+        await ran(several, [one, two], entry.tx)
+        found = (await waiting)["transaction"]
+        assert (found["state"], found["chainHash"]) == ("success", chain_hash(entry.tx).hex())
+        assert not fates.waiters and not fates.followed
+        assert "transaction" not in await relay()

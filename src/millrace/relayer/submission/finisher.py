@@ -197,10 +197,14 @@ class Finisher:
         return written
 
     def _answer_elsewhere(self, item: Taken, claimed: Claimed) -> None:
-        """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has."""
+        """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has.
+
+        It is announced while its end is still to come: else who waits for that would wait for nothing.
+        """
+        may_end = item.entry.state == "reserved" and claimed.is_open
         self._lifecycle.release(item.entry, _ELSEWHERE)
         answer = answer_elsewhere(item.reserved.approved.authenticated.parsed, claimed)
-        if isinstance(answer, Accepted) and item.entry.kind == "relay":
+        if isinstance(answer, Accepted) and item.entry.kind == "relay" and may_end:
             self._answer_accepted(item, answer.tx)
         else:
             item.answer(answer)
