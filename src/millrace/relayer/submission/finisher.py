@@ -16,7 +16,7 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.sharing import ClaimsError, ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.relayer.ledger.inflight import next_step
+from millrace.relayer.ledger.inflight import Entry, next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
@@ -61,6 +61,8 @@ class Finisher:
         self._cosigner = cosigner
         self._sign_wait = sign_wait
         self._shares = Shares(FINISHING)
+        self._promising: set[Entry] = set()
+        """What is to be broadcast now, which the disk has yet to be told: who asks for the same waits for that, too."""
 
     def done_before(self, tx: Transaction, client: bytes, sdk: bytes) -> Accepted | None:
         """What was answered to the same bytes, if a block has had them: the answer stays the same.
@@ -292,19 +294,23 @@ class Finisher:
         """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
         if all(item.batch.origin.kind == "sign" for item, _ in signed):
             return signed
-        states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
-        changed = [self._lifecycle.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
-        if not any(changed):
+        before = {item.entry: (item.entry.broadcast, item.entry.state) for item, _ in signed}
+        changed = {entry for entry in before if self._lifecycle.want_broadcast(entry)}
+        if not changed and self._promising.isdisjoint(before):
             return signed
+        self._promising |= changed
         try:
             await self._journal.flush()
         except JournalError as error:
             reason = _why(error)
-            for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
+            for item, _ in signed:
                 item.answer(reason)
+            for entry in changed:
                 if entry.state != "over" and not entry.sending:
-                    entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
+                    entry.broadcast, entry.state = before[entry]  # so that the next one waits for the disk again
             return []
+        finally:
+            self._promising -= changed
         return signed
 
 
