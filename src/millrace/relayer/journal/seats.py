@@ -131,11 +131,14 @@ SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_
 JOIN unnest($1::bytea[], $2::bigint[]) AS asked (sender, nonce) USING (sender, nonce)
 """
 _CLAIMED = """
-SELECT claims.sender, nonce, client_hash, seat, kind, state, cost, ended_ms, signature,
-    CASE WHEN state = 'journalled' THEN tx END
-FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS asked (sender, first, last)
-JOIN claims ON claims.sender = asked.sender AND nonce BETWEEN first AND last
+SELECT found.* FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS asked (sender, first, last), LATERAL (
+    SELECT sender, nonce, client_hash, seat, kind, state, cost, ended_ms, signature,
+        CASE WHEN state = 'journalled' THEN tx END
+    FROM claims WHERE claims.sender = asked.sender AND nonce BETWEEN first AND last OFFSET 0
+) AS found
 """
+"""`OFFSET 0`: each by the index, however many are asked for; joined, a hundred had all claims read (70 to 170 ms of
+300,000 claims, where this takes 2 ms)."""
 _RENEW = f"""
 UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, open_since = $5,
     cursor = coalesce($6, cursor), cursor_place = CASE WHEN $6::bigint IS NULL THEN cursor_place ELSE $7 END,
