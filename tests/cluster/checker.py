@@ -53,6 +53,7 @@ def check(history: History, limits: Limits) -> list[str]:
         *at_risk(history, limits.at_risk),
         *per_minute(history, limits.per_minute),
         *refused_in_words(history),
+        *what_ran_has_not_failed(history),
         *everything_ends(history),
         *told_once(history),
         *told_the_truth(history),
@@ -138,6 +139,22 @@ def refused_in_words(history: History) -> Iterator[str]:
     for answer in history.of(Answered):
         if answer.said == "refused" and (not answer.words or "internal error" in answer.words):
             yield f"operation {answer.op} was refused with {answer.words!r}"
+
+
+def what_ran_has_not_failed(history: History) -> Iterator[str]:
+    """Nobody is told that a nonce is too low for the very bytes that used it, where a key of ours signed these.
+
+    Of what was only broadcast only who took it knows that.
+    """
+    asked = {record.op: record for record in history.of(Asked)}
+    executed = {ended.payload for ended in history.of(Ended)}
+    claimed = {each.payload for each in history.of(Signed) if each.seen == "claim"}
+    for answer in history.of(Answered):
+        if answer.said == "refused" and answer.words.startswith("nonce too low"):
+            operation = asked[answer.op]
+            if operation.payload in executed & claimed:
+                what = f"nonce {operation.nonce} of {operation.sender}"
+                yield f"{what} was executed, and refused to who asked again ({operation.action}): {answer.words}"
 
 
 def everything_ends(history: History) -> Iterator[str]:

@@ -98,6 +98,7 @@ RULES: dict[str, Any] = {
     "at_risk": lambda history: checker.at_risk(history, LIMITS.at_risk),
     "per_minute": lambda history: checker.per_minute(history, LIMITS.per_minute),
     "refused_in_words": checker.refused_in_words,
+    "what_ran_has_not_failed": checker.what_ran_has_not_failed,
     "everything_ends": checker.everything_ends,
     "told_once": checker.told_once,
     "told_the_truth": checker.told_the_truth,
@@ -163,6 +164,17 @@ def test_too_much_in_a_minute() -> None:
 def test_refused_without_words(words: str) -> None:
     """A refusal says why."""
     refused("refused_in_words", asked(4), Answered(at=2, op=4, said="refused", words=words))
+
+
+@pytest.mark.parametrize("action", ["relay", "sign", "broadcast"])
+def test_what_ran_is_refused(action: str) -> None:
+    """The bytes that used a nonce are not too late for it; other bytes are, and what nobody claimed may be told so."""
+    words = "nonce too low: the next nonce is 1"
+    again = Answered(at=3_000, op=4, said="refused", words=words)
+    refused("what_ran_has_not_failed", asked(4, action=action), again)
+    assert check(History([*GOOD, asked(4, "other", action=action), again]), LIMITS) == []
+    unclaimed = [asked(4, "own", nonce=1, action=action), ended("own", nonce=1), again]
+    assert check(History([*GOOD, *unclaimed]), LIMITS) == []
 
 
 @pytest.mark.parametrize("found", [None, ("pending", ""), ("404", "unknown"), ("dropped", "")])

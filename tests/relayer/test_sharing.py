@@ -27,6 +27,7 @@ from relayer_support import (
     with_identity,
 )
 
+from millrace.chain.address import encode
 from millrace.chain.transaction import chain_hash, client_hash, signing_message
 from millrace.relayer.app import Service
 from millrace.relayer.journal import reconcile
@@ -161,6 +162,11 @@ async def test_a_sender_goes_on_with_any_of_them(several: Several) -> None:
     assert await submit(relayers[0], transfer(poor, 0, value=3)) == ["ok"]
     assert await submit(relayers[1], transfer(poor, 1, value=3)) == ["insufficient balance"]
     assert await submit(relayers[1], transfer(poor, 1, value=2)) == ["ok"]
+    assert await submit(relayers[1], transfer(poor, 0, value=3)) == ["pending"], "its own cost is not in its way"
+    lone = wallet(1, 6)
+    api.set(lone.public, 0, 5)
+    relayers[1].service.lifecycle.inflight.know_elsewhere(lone.public, {1: 5})  # which was let go of since then
+    assert await submit(relayers[1], transfer(lone, 0, value=3)) == ["ok"]
 
 
 async def test_who_takes_a_seat_finds_the_ends_of_what_was_accepted(several: Several) -> None:
@@ -838,3 +844,185 @@ async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: S
         lifecycle.nonce_moved(ALICE.public, 1)
     assert await late == ["nonce too low"]
     assert not told and await lifecycle.fates.find(client_hash(tx)) is None
+
+
+async def ran(several: Several, relayers: list[Relayer], tx: Any, sequence: int = 1) -> None:
+    """A block of ALICE's shard has this transaction, her account is past it, and these relayers have heard so."""
+    several.world.hub.save(BlockMaker(sequence).block([tx], accounts={ALICE.public: (tx.nonce + 1, 10**18)}))
+    async with asyncio.timeout(10):
+        while any(
+            (account := relayer.service.accounts.book.get(ALICE.public)) is None or account.nonce <= tx.nonce
+            for relayer in relayers
+        ):
+            await asyncio.sleep(0.005)
+
+
+async def told_over(relayer: Relayer, nonce: int) -> None:
+    """Wait until the claims' server has heard how a claim of ALICE ended."""
+    async with asyncio.timeout(10):
+        while (await relayer.service.sharing.whose([(ALICE.public, nonce)]))[ALICE.public, nonce].is_open:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("tells", [True, False])
+async def test_what_ran_is_accepted_by_any_of_them(several: Several, tells: bool) -> None:
+    """Who lost the reply sends the same bytes to another relayer: also after the block they have not failed."""
+    one, two = await several.start("one"), await several.start("two")
+    await two.service.accounts.know(ALICE.public)
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+    await ran(several, [one, two], entry.tx)
+    if tells:
+        await told_over(two, 0)
+    answer = await relayed(two, tx)
+    assert isinstance(answer, Accepted) and answer.client_hash == client_hash(tx)
+    assert await submit(two, entry.tx, kind="broadcast") == ["ok"]
+    assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["nonce too low"]
+    assert await submit(two, transfer(ALICE, 0, relayed=False), kind="broadcast") == ["nonce too low"]
+
+
+async def test_what_was_signed_and_ran_is_accepted_by_any_of_them(several: Several) -> None:
+    """It was signed by one and broadcast by somebody: each way it is asked for anew has the answer of the first."""
+    one, two = await several.start("one"), await several.start("two")
+    tx = transfer(ALICE, 0)
+    first = await once_told(one, tx)
+    await once_told(two, tx)
+    await ran(several, [one, two], first.tx)
+    assert (await relayed(two, tx)).reason == "relayer busy", "whether these bytes ran who signed them has yet to tell"
+    await told_over(two, 0)
+    for kind, asked in (("relay", tx), ("sign", tx), ("broadcast", first.tx)):
+        assert await asked_to(kind, two, asked) == first
+
+
+async def test_what_ran_and_another_gave_up_is_refused_in_its_words(several: Several) -> None:
+    """What another relayer wrote off is `written off`, whoever is asked; what gave way has a nonce that is too low."""
+    one, two = await several.start("one"), await several.start("two")
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    assert one.service.lifecycle.write_off(client_hash(tx))
+    await told_over(two, 0)
+    assert await submit(two, tx) == ["written off"]
+
+
+async def test_what_cannot_be_asked_is_not_refused_for_good(several: Several) -> None:
+    """While the claims' server is away nobody is told that what may have run has failed; it costs no wait."""
+    one, two = await several.start("one"), await several.start("two")
+    await two.service.accounts.know(ALICE.public)
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+    await ran(several, [one, two], entry.tx)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    db = two.service.sharing._seats._db
+    ask, db.ask = db.ask, away  # type: ignore[method-assign]
+    for _ in range(2):
+        answer = await relayed(two, tx)
+        assert (answer.reason, answer.retry_after_ms) == ("not ready", 5_000)
+    db.ask = ask  # type: ignore[method-assign]
+    async with asyncio.timeout(10):
+        while two.service.sharing.failed is not None:
+            await asyncio.sleep(0.01)
+    assert isinstance(await relayed(two, tx), Accepted)
+
+
+async def test_a_first_submission_asks_the_claims_once(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whoever goes on where it is nothing is asked but the claim, and of all who wait for an answer at once."""
+    one, two = await several.start("one"), await several.start("two")
+    asked: list[str] = []
+
+    def count(name: str) -> None:
+        call = getattr(Seats, name)
+
+        def counted(*args: Any, **named: Any) -> Any:
+            asked.append(name)
+            return call(*args, **named)
+
+        monkeypatch.setattr(Seats, name, counted)
+
+    for name in ("claimed", "whose", "claim_charged"):
+        count(name)
+    pairs = [wallet(1, number) for number in range(40)]
+    for nonce in range(2):
+        assert await submit(one, *(transfer(pair, nonce) for pair in pairs)) == ["ok"] * 40
+    assert set(asked) == {"claim_charged"}
+    for pair in pairs:
+        several.world.api.set(pair.public, 1, 10**18)
+    asked.clear()
+    sharing = two.service.sharing
+    assert sharing is not None
+    async with asyncio.timeout(20):
+        async with sharing._one:  # as while the server is slow to answer
+            late = [
+                asyncio.ensure_future(submit(two, transfer(pair, 0, gas_limit=200_000), ip=f"ip{number}"))
+                for number, pair in enumerate(pairs)
+            ]
+            while len(sharing._questions._waiting) < len(pairs):
+                await asyncio.sleep(0.005)
+        assert await asyncio.gather(*late) == [["nonce too low"]] * 40
+    assert asked == ["claimed"]
+
+
+async def prepared(relayer: Relayer, **asked: Any) -> Any:
+    """What a relayer's `/v1/prepare` answers of ALICE."""
+    wish = {"sender": encode(ALICE.public), "receiver": encode(wallet(1, 20).public)} | asked
+    url = f"http://127.0.0.1:{relayer.service.http_port}/v1/prepare"
+    async with aiohttp.ClientSession() as http, http.post(url, json={"transaction": wish}) as answer:
+        return await answer.json()
+
+
+async def test_any_of_them_prepares_what_comes_next(several: Several) -> None:
+    """Nonces go on behind what all have in flight, as `relay` of the same relayer has it; taken ones are refused."""
+    one, two = await several.start("one"), await several.start("two")
+    for nonce in range(2):
+        assert await submit(one, transfer(ALICE, nonce)) == ["ok"]
+    assert (await prepared(two))["transaction"]["nonce"] == 2
+    assert (await prepared(two, nonce=2))["sponsored"]
+    assert (await prepared(two, nonce=3))["reason"] == "nonce too high"
+    assert (await prepared(two, nonce=1))["reason"] == "conflicting transaction"
+    assert await submit(two, transfer(ALICE, 2)) == ["ok"]
+    assert one.service.lifecycle.write_off(client_hash(transfer(ALICE, 0)))
+    await told_over(two, 0)
+    refusal, relay = await prepared(two, nonce=0), await relayed(two, transfer(ALICE, 0, gas_limit=200_000))
+    assert (refusal["reason"], refusal["detail"]) == (relay.reason, relay.detail) == ("nonce too low", relay.detail)
+
+
+async def test_prepare_promises_nothing_while_the_claims_cannot_be_read(several: Several) -> None:
+    """It says `not ready`, as `relay` would, and does not wait for the server."""
+    one = await several.start("one")
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    ask, one.service.sharing._seats._db.ask = one.service.sharing._seats._db.ask, away  # type: ignore[method-assign]
+    refusal = await prepared(one)
+    one.service.sharing._seats._db.ask = ask  # type: ignore[method-assign]
+    assert (refusal["sponsored"], refusal["reason"], refusal["retryAfterMs"]) == (False, "not ready", 5_000)
+
+
+async def test_who_waits_at_another_for_the_end_hears_of_it(several: Several) -> None:
+    """`wait=final` of what another relayer has in flight ends with its block; what has ended is not waited for."""
+    one, two = await several.start("one"), await several.start("two")
+    await two.service.accounts.know(ALICE.public)
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    (entry,) = one.service.lifecycle.inflight.entries()
+    url = f"http://127.0.0.1:{two.service.http_port}/v1/relay?wait=final&timeout=60"
+
+    async def relay() -> Any:
+        async with aiohttp.ClientSession() as http, http.post(url, json={"transactions": [as_json(tx)]}) as answer:
+            (result,) = (await answer.json())["results"]
+            return result
+
+    async with asyncio.timeout(20):
+        waiting, fates = asyncio.ensure_future(relay()), two.service.lifecycle.fates
+        while not fates.waiters:
+            await asyncio.sleep(0.005)
+        await ran(several, [one, two], entry.tx)
+        found = (await waiting)["transaction"]
+        assert (found["state"], found["chainHash"]) == ("success", chain_hash(entry.tx).hex())
+        assert not fates.waiters and not fates.followed
+        assert "transaction" not in await relay()

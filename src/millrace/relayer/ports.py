@@ -121,8 +121,9 @@ class Ports:
 
     def _wallets(self, rest: RestApi) -> WalletApi:
         parts, is_ready, network = self._parts, self._readiness.is_ready, self._settings.network()
+        price = parts.statistics.gas.p50
         preparer = Preparer(
-            network, parts.relayers, parts.accounts, parts.lifecycle, is_ready, parts.statistics.gas.p50, _now_ms
+            network, parts.relayers, parts.accounts, parts.lifecycle, parts.journal, is_ready, price, _now_ms
         )
         gap = self._settings.max_nonce_gap
         return WalletApi(rest, preparer, network, parts.relayers, parts.lifecycle, is_ready, gap)

@@ -175,6 +175,20 @@ async def test_prepare_refuses_what_relay_would(world: Any, rules: str, asked: d
     assert await submit(world, tx) == [reason]
 
 
+async def test_prepare_refuses_a_nonce_that_stays_taken(world: Any) -> None:
+    """What was signed for it is not in flight any more, and no other is signed: a wallet hears so before it signs."""
+    await start(world, hub_url="")
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    (entry,) = world.service.lifecycle.inflight.entries()
+    assert world.service.lifecycle.write_off(entry.client_hash)
+    prepared = await post(world, "/v1/prepare", {"transaction": WISH})
+    other = as_json(transfer(ALICE, gas_limit=200_000))
+    relayed = await post(world, "/v1/relay", {"transactions": [other]})
+    assert not prepared["sponsored"] and prepared["reason"] == "nonce too low"
+    for word in ("reason", "code", "detail"):
+        assert prepared[word] == relayed["failed"][0][word]
+
+
 def reason_code(reason: str) -> str:
     return reason.replace(",", "").replace(" ", "_")
 

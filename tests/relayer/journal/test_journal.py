@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-from relayer_support import start, submit, transfer, wallet, with_identity
+from relayer_support import RELAYERS, start, submit, transfer, wallet, with_identity
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, to_proto
@@ -155,6 +155,29 @@ async def test_a_row_that_took_the_place_of_another_has_not_ended(journal: Journ
 
 def end(record: Record, state: str) -> tuple[bytes, int, bytes, str, str | None, int | None]:
     return record.sender, record.nonce, record.client_hash, state, "0", 5000
+
+
+@pytest.mark.parametrize("signed", [True, False])
+@pytest.mark.parametrize("cost", [None, "0", "7"])
+@pytest.mark.parametrize("relayer", [None, RELAYERS[1].public])
+@pytest.mark.parametrize("state", ["journalled", "expired", "finished", "superseded", "dropped"])
+async def test_what_is_taken_is_what_lets_no_other_in(
+    alone: Journal, state: str, relayer: bytes | None, cost: str | None, signed: bool
+) -> None:
+    """Who asks beforehand hears what a row of other bytes would meet, also while an end waits for the disk."""
+    await alone.append([row(1, relayer=relayer)])
+    if signed:
+        alone.cosigned([(ALICE.public, 1, b"s" * 64)])
+    values = state, cost
+    alone.change(lambda connection: connection.execute("UPDATE submissions SET state = ?, cost = ?", values))
+    taken = await alone.is_taken(ALICE.public, 1)
+    assert not await alone.is_taken(ALICE.public, 2)
+    try:
+        await alone.append([row(1, b"other", relayer=relayer)])
+    except NonceTaken:
+        assert taken
+    else:
+        assert not taken
 
 
 async def test_an_end_finds_the_row_that_goes_in_with_it(alone: Journal) -> None:

@@ -169,7 +169,11 @@ async def test_row_10_a_nonce_has_one_owner(opened: Open) -> None:
         2: (row(2).client_hash, one.number),
         3: (row(3).client_hash, two.number),
     }
-    assert [item.nonce for item in await two.elsewhere(ALICE.public, 2)] == [2]
+    asked = {(ALICE.public, 2, 2**62), (ALICE.public, 1, 1), (ALICE.public, 4, 9)}
+    found = (await two.claimed(asked))[ALICE.public]
+    assert {nonce: (claimed.seat, claimed.tx) for nonce, claimed in found.items()} == {
+        nonce: (one.number if nonce < 3 else two.number, row(nonce).tx) for nonce in (1, 2, 3)
+    }
 
 
 async def test_who_lost_its_seat_claims_and_tells_nothing(opened: Open) -> None:
@@ -657,8 +661,9 @@ async def test_times_are_the_servers_whatever_clocks_say(opened: Open) -> None:
 
     await fast.each_since(now + MINUTES_MS - 10_000, seat.open_since, take)
     taken += [claimed.ended_ms or 0 for claimed in (await fast.whose([(ALICE.public, 2)])).values()]
-    taken += [item.created_ms for item in await fast.elsewhere(ALICE.public, 0)]
-    assert len(taken) == 4 and all(0 <= at - (now + MINUTES_MS) < MINUTES_MS for at in taken)
+    (told,) = (await fast.claimed({(ALICE.public, 2, 2)}))[ALICE.public].values()
+    taken.append(told.ended_ms or 0)
+    assert len(taken) == 5 and all(0 <= at - (now + MINUTES_MS) < MINUTES_MS for at in taken)
     await fast.forget(now)
     assert await fast.whose([(ALICE.public, 2)]), "by its clock that ended later"
 

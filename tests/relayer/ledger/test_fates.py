@@ -46,7 +46,7 @@ async def test_included_first(books: Books) -> None:
     """In flight, included, ended: each is told from the moment it is known, the wait ends with the last."""
     entry = books.sent()
     assert await books.state(entry) == "pending"
-    future = books.book.wait(entry.client_hash, "a")
+    future = books.book.wait(entry, "a")
     assert future is not None
     books.over(entry)
     assert await books.state(entry) == "included" and not future.done() and books.book.followed == 1
@@ -61,7 +61,7 @@ async def test_included_first(books: Books) -> None:
 async def test_ended_first(books: Books) -> None:
     """The receiver's shard may be heard of before the sender's: the end is known, and stays when it is included."""
     entry = books.sent()
-    future = books.book.wait(entry.client_hash, "a")
+    future = books.book.wait(entry, "a")
     books.book.ended(entry.chain_hash, "fail", "why")
     assert await books.state(entry) == "fail" and future is not None and future.result().reason == "why"
     books.over(entry)
@@ -81,7 +81,7 @@ async def test_not_executable_is_no_end(books: Books) -> None:
 async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     """What is given up ends the wait, too; what was never accepted is not spoken of at all."""
     entry, refused = books.sent(), books.sent(1)
-    future, other = books.book.wait(entry.client_hash, "a"), books.book.wait(refused.client_hash, "a")
+    future, other = books.book.wait(entry, "a"), books.book.wait(refused, "a")
     assert future is not None and other is not None
     refused.refusal = reasons.SIGNER_REFUSED
     for item in (entry, refused):
@@ -99,7 +99,7 @@ async def test_what_was_accepted_and_ends_unsigned(books: Books, refusal: reason
     entry, kept = books.sent(), []
     entry.chain_hash, entry.broadcast, entry.refusal = b"", True, refusal
     books.book.store = type("Store", (), {"put": staticmethod(kept.append)})()  # type: ignore[assignment]
-    future = books.book.wait(entry.client_hash, "a")
+    future = books.book.wait(entry, "a")
     books.book.over(entry, "superseded", None, None)
     assert future is not None and kept == [await future]
     assert (kept[0].state, kept[0].reason, kept[0].may_end) == (state, refusal.reason, False)
@@ -121,25 +121,44 @@ async def test_waits_are_bounded_and_given_back(books: Books, monkeypatch: pytes
     """Beyond the bound nobody waits; each wait that is given back makes room for another."""
     monkeypatch.setattr(module, "MAX_WAITERS", 2)
     monkeypatch.setattr(module, "CLIENT_PART", 1)
-    first, second = books.book.wait(b"a", "a"), books.book.wait(b"a", "a")
-    assert first is not None and second is not None and books.book.wait(b"b", "a") is None
-    books.book.forget(b"a", "a", first)
-    third = books.book.wait(b"b", "a")
+    one, other = books.sent(0), books.sent(1)
+    one.state = "over"  # another relayer has it
+    first, second = books.book.wait(one, "a"), books.book.wait(one, "a")
+    assert first is not None and second is not None and books.book.wait(other, "a") is None
+    books.book.forget(one.client_hash, "a", first)
+    third = books.book.wait(other, "a")
     assert third is not None and books.book.waiters == 2
-    books.book.forget(b"a", "a", second)
-    books.book.forget(b"b", "a", third)
-    assert books.book.waiters == 0 and not vars(books.book)["_waiting"]
+    books.book.forget(one.client_hash, "a", second)
+    books.book.forget(other.client_hash, "a", third)
+    kept = vars(books.book)
+    assert books.book.waiters == 0 and not kept["_waiting"] and not kept["_elsewhere"]
+
+
+async def test_what_another_relayer_has_ends_for_who_waits(books: Books) -> None:
+    """Its end is told by the name that its client knows, and nothing is kept of it."""
+    entry = books.sent()
+    books.inflight.remove(entry)
+    chain_hash, entry.chain_hash, entry.state = entry.chain_hash, b"", "over"
+    future = books.book.wait(entry, "a")
+    assert future is not None
+    books.book.ended(b"another", "success", "", client_hash=b"another")
+    assert not future.done()
+    books.book.ended(chain_hash, "fail", "why", client_hash=entry.client_hash)
+    fate = await future
+    assert (fate.state, fate.reason, fate.chain_hash, fate.nonce) == ("fail", "why", chain_hash, 0)
+    assert books.book.followed == 0 and await books.book.find(chain_hash) is None
 
 
 async def test_waits_of_one_client_are_bounded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     """One client address gets no more than its part, whatever is free for others."""
     monkeypatch.setattr(module, "MAX_WAITERS", 20)
-    futures = [books.book.wait(b"a", "greedy") for _ in range(3)]
+    entry = books.sent()
+    futures = [books.book.wait(entry, "greedy") for _ in range(3)]
     assert [future is None for future in futures] == [False, False, True]
-    assert books.book.wait(b"a", "other") is not None
+    assert books.book.wait(entry, "other") is not None
     assert futures[0] is not None
-    books.book.forget(b"a", "greedy", futures[0])
-    assert books.book.wait(b"a", "greedy") is not None
+    books.book.forget(entry.client_hash, "greedy", futures[0])
+    assert books.book.wait(entry, "greedy") is not None
 
 
 async def test_what_is_followed_is_bounded(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:

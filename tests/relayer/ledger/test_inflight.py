@@ -114,6 +114,15 @@ def test_another_entry_of_the_nonce_stays() -> None:
     assert index.of_sender(ALICE.public) == {3: second} and index.committed(ALICE.public, 0) == 3 * 7 + 103
 
 
+def test_what_others_have_counts_once() -> None:
+    """What others had of a nonce that is here, is asked for, or is below the account's does not count."""
+    index, own = InFlight(), entry(3)
+    index.know_elsewhere(ALICE.public, {1: 1_000, 2: 2_000, 3: 3_000, 4: 4_000})
+    assert [index.committed(ALICE.public, 2), index.committed(ALICE.public, 2, 4)] == [9_000, 5_000]
+    index.add(own)
+    assert index.committed(ALICE.public, 2, 2) == own.cost_to_sender + 4_000
+
+
 def test_a_full_index_takes_nothing_more() -> None:
     """At its capacity nothing is added, whatever its kind, and half of it is the most for broadcasts alone."""
     index = InFlight(capacity=4)

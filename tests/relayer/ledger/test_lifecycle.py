@@ -27,6 +27,7 @@ from millrace.chain import address, call
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import chain_hash, client_hash, from_proto
 from millrace.relayer import upkeep
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.rules.policy import PolicyError
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Origin
@@ -537,6 +538,34 @@ async def test_the_same_bytes_twice_are_given_back_once(world: Any) -> None:
     assert await submit(world, transfer(ALICE), transfer(ALICE)) == ["signer refused"] * 2
     assert world.service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 0
     assert len(world.service.lifecycle.inflight) == 0
+
+
+async def test_what_was_only_signed_is_accepted_once_the_disk_knows(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by who asks while that of another is on its way to the disk: both are answered by what comes of it."""
+    await start(world)
+    journal, tx = world.service.journal, transfer(ALICE)
+    assert await submit(world, tx, kind="sign") == ["ok"]
+    flush, asked, come = journal.flush, asyncio.Semaphore(0), asyncio.Event()
+
+    async def fail() -> None:
+        asked.release()
+        await come.wait()
+        raise JournalError("the disk is full")
+
+    monkeypatch.setattr(journal, "flush", fail)
+    async with asyncio.timeout(10):
+        first = asyncio.ensure_future(submit(world, tx))
+        await asked.acquire()
+        second, waits = asyncio.ensure_future(submit(world, tx)), asyncio.ensure_future(asked.acquire())
+        await asyncio.wait({second, waits}, return_when=asyncio.FIRST_COMPLETED)
+        assert not second.done()
+        come.set()
+        assert await asyncio.gather(first, second) == [["not ready"]] * 2
+        assert await submit(world, tx) == ["not ready"], "the disk is asked anew"
+        monkeypatch.setattr(journal, "flush", flush)
+        assert await submit(world, tx) == ["ok"]
 
 
 async def test_a_nonce_that_passes_before_the_row_is_written(world: Any) -> None:

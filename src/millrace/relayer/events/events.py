@@ -271,7 +271,9 @@ class Events:
             self._accounts.final(block, now)
         for outcome in release.outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
-            self._lifecycle.fates.ended(outcome.tx_hash, outcome.status, outcome.reason, since=outcome.since)
+            self._lifecycle.fates.ended(
+                outcome.tx_hash, outcome.status, outcome.reason, since=outcome.since, client_hash=outcome.client_hash
+            )
         self._tell(release.outcomes)
         for missed in release.unexecutable:
             self._not_executable(missed)
@@ -286,7 +288,9 @@ class Events:
         if not self._live and not client_hash:
             return  # read again and not in flight: it may have been executed since, which is still to be read
         if client_hash is not None:
-            self._lifecycle.fates.ended(item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False)
+            self._lifecycle.fates.ended(
+                item.tx_hash, "fail", NOT_EXECUTABLE, is_final=False, client_hash=item.client_hash
+            )
             sdk_hash = entry.sdk_hash if entry is not None else item.sdk_hash
             outcome = Outcome(item.tx_hash, client_hash or item.client_hash, "fail", NOT_EXECUTABLE, sdk_hash)
             self._tell([outcome])

@@ -127,7 +127,7 @@ class WalletApi:
 
         def announce(entry: Entry) -> None:
             if patience is not None and entry.end is None and entry.client_hash not in waiting:
-                future = fates.wait(entry.client_hash, client)
+                future = fates.wait(entry, client)
                 if future is not None:
                     waiting[entry.client_hash] = future
 

@@ -428,6 +428,16 @@ class Journal:
         found = self.read(sql, (sender, nonce, client_hash))
         return rows.record(found[0]) if found else None
 
+    async def is_taken(self, sender: bytes, nonce: int) -> bool:
+        """Whether `append` would find this nonce taken in this file, whatever became of what has it.
+
+        Raises `JournalError`.
+        """
+        if not self.read(rows.KEPT, (sender, nonce)):
+            return False
+        await self.written()  # how that ended may still be on its way to the disk
+        return bool(self.read(rows.KEPT, (sender, nonce)))
+
     def open_records(self) -> list[Record]:
         """Rows of transactions that may still run, oldest first."""
         return [

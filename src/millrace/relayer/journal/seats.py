@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -131,6 +131,15 @@ _WHOSE = """
 SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms, signature FROM claims
 JOIN unnest($1::bytea[], $2::bigint[]) AS asked (sender, nonce) USING (sender, nonce)
 """
+_CLAIMED = """
+SELECT found.* FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS asked (sender, first, last), LATERAL (
+    SELECT sender, nonce, client_hash, seat, kind, state, cost, ended_ms, signature,
+        CASE WHEN state = 'journalled' THEN tx END
+    FROM claims WHERE claims.sender = asked.sender AND nonce BETWEEN first AND last OFFSET 0
+) AS found
+"""
+"""`OFFSET 0`: each by the index, however many are asked for; joined, a hundred had all claims read (70 to 170 ms of
+300,000 claims, where this takes 2 ms)."""
 _RENEW = f"""
 UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $3), reservations = $4, open_since = $5,
     cursor = coalesce($6, cursor), cursor_place = CASE WHEN $6::bigint IS NULL THEN cursor_place ELSE $7 END,
@@ -230,6 +239,13 @@ class Claimed(NamedTuple):
     ended_ms: int | None
     signature: bytes | None = None
     """Of what is only to be signed, once its holder has told it."""
+    tx: bytes | None = None
+    """Of what may still run, where that was asked for."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it may still run, as far as its holder has told."""
+        return self.state == "journalled"
 
 
 class Shared(NamedTuple):
@@ -529,13 +545,12 @@ class Seats:
         ahead = self.clock.least_ahead_ms
         return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
 
-    async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
-        """What other seats claimed for a sender from a nonce on and may still run."""
-        rows = await self._fetch(
-            f"SELECT {_COLUMNS} FROM claims WHERE sender = $1 AND nonce >= $2 AND state = 'journalled' AND seat <> $3",
-            sender, nonce, self.number,
-        )  # fmt: skip
-        return [_shared(row, self.clock.least_ahead_ms).record for row in rows]
+    async def claimed(self, asked: Collection[tuple[bytes, int, int]]) -> dict[bytes, dict[int, Claimed]]:
+        """By sender and nonce who has what of these senders, each from a nonce up to another one."""
+        found: dict[bytes, dict[int, Claimed]] = {}
+        for sender, nonce, *claim in await self._fetch(_CLAIMED, *columns_of(list(asked), 3)):
+            found.setdefault(sender, {})[nonce] = _claimed(tuple(claim), self.clock.least_ahead_ms)
+        return found
 
     async def written_off(self) -> dict[bytes, int]:
         """Fees that others wrote off and that may still have to be paid, by key."""

@@ -22,6 +22,7 @@ from millrace.relayer.journal.others_written_off import OthersWrittenOff
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.journal.progress import Progress
+from millrace.relayer.journal.questions import Questions
 from millrace.relayer.journal.seats import Claimed, Made, Seat, SeatError, Seats, Shared
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
@@ -108,6 +109,7 @@ class Sharing:
         self._seats = seats
         self._one = asyncio.Lock()
         """There is one connection."""
+        self._questions = Questions(seats, self._one)
         self._folder = folder
         self._place = place
         self._reservations = reservations
@@ -300,12 +302,17 @@ class Sharing:
         self._more.set()
         await done
 
-    async def elsewhere(self, sender: bytes, nonce: int) -> list[Record]:
-        """What other seats claimed for a sender from a nonce on and may still run. Raises `JournalError`."""
+    async def elsewhere(self, sender: bytes, first: int, last: int) -> dict[int, Claimed]:
+        """Who has which of these nonces of a sender, but for what we follow ourselves. Raises `JournalError`, at once
+        while the server does not answer."""
+        if self.lost is not None or self.failed is not None:
+            raise ClaimsError(self.lost or self.failed or "")
         try:
-            return await self._call(lambda seats: seats.elsewhere(sender, nonce))
+            found = await self._questions.about(sender, first, last)
         except (OSError, SeatError) as error:
             raise ClaimsError(str(error)) from error
+        mine = self.seat.number if self.seat is not None else -1
+        return {nonce: claimed for nonce, claimed in found.items() if claimed.seat != mine or not claimed.is_open}
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""

@@ -128,11 +128,13 @@ SELECT = f"SELECT {COLUMNS.replace('state', STATE)}, signature FROM {SIGNED}"
 
 # A row gives way only when no key of ours may have signed it: it was not ours to sign, or it was withdrawn, which
 # alone leaves a cost of 0 without a signature. Whatever the chain is thought to say, a signed nonce stays taken.
-_GIVE_WAY = (
-    "DELETE FROM submissions WHERE sender = ? AND nonce = ? AND state IN ('finished', 'superseded', 'dropped') "
-    "AND (relayer IS NULL OR (cost = '0' "
-    "AND NOT EXISTS (SELECT 1 FROM signatures WHERE signatures.id = submissions.id)))"
+_GIVES_WAY = (
+    "(state IN ('finished', 'superseded', 'dropped') AND (relayer IS NULL OR (cost = '0' "
+    "AND NOT EXISTS (SELECT 1 FROM signatures WHERE signatures.id = submissions.id))))"
 )
+_GIVE_WAY = f"DELETE FROM submissions WHERE sender = ? AND nonce = ? AND {_GIVES_WAY}"
+KEPT = f"SELECT 1 FROM submissions WHERE sender = ? AND nonce = ? AND {_GIVES_WAY} IS NOT TRUE"
+"""The rows of a sender and nonce that let in no other."""
 
 
 @lru_cache(ROWS_AT_ONCE)

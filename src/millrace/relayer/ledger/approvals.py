@@ -69,7 +69,7 @@ class Approvals:
             raise Refused(reasons.NONCE_TOO_HIGH.but(f"the next nonce is {expected}"))
         if tx.nonce > MAX_NONCE:
             raise Refused(reasons.INVALID_NONCE.but(f"at most {MAX_NONCE}"))
-        committed = self._inflight.committed(tx.sender, account.nonce) + self._inflight.owed(tx.sender)
+        committed = self._inflight.committed(tx.sender, account.nonce, tx.nonce) + self._inflight.owed(tx.sender)
         if origin.kind == "sign":
             checks.check_sign_only(tx, account, committed, origin, self._sponsor.policy)
         checks.check_guardian(tx, account)

@@ -46,6 +46,8 @@ class FateBook:
         have to be read again."""
         self._waiting: dict[bytes, list[asyncio.Future[Fate]]] = {}
         """By client hash."""
+        self._elsewhere: dict[bytes, Fate] = {}
+        """By client hash what somebody waits for that another relayer of our keys has: its end is all that is told."""
         self.waiters = 0
         self._waiters_of: Counter[str] = Counter()
         """Of each client address."""
@@ -93,10 +95,11 @@ class FateBook:
         *,
         is_final: bool = True,
         since: int | None = None,
+        client_hash: bytes = b"",
     ) -> None:
         """The chain says how a transaction ended; not `is_final` where it may be sent again and end otherwise.
 
-        `since`: the event from which on who starts again would read of it.
+        `since`: the event from which on who starts again would read of it; `client_hash`: of what a relayer signed.
         """
         known = self._open.pop(tx_hash, None)
         if known is not None:
@@ -108,6 +111,9 @@ class FateBook:
             if since is not None:
                 self._early[tx_hash] = since
             self._tell(self.of(entry))
+        elif (fate := self._elsewhere.get(client_hash)) is not None:
+            now_ms = self._wall_ms()
+            self._tell(msgspec.structs.replace(fate, chain_hash=tx_hash, state=status, reason=reason, time_ms=now_ms))
 
     # ---- who asks
 
@@ -131,16 +137,19 @@ class FateBook:
             fate = await self.store.find(tx_hash)
         return None if fate is None else (fate, None)
 
-    def wait(self, client_hash: bytes, client: str) -> asyncio.Future[Fate] | None:
+    def wait(self, entry: Entry, client: str) -> asyncio.Future[Fate] | None:
         """A future of the end of a transaction, `None` when too many wait, of this client address or of all.
 
         Give it back with `forget`.
         """
+        client_hash = entry.client_hash
         if self.waiters >= MAX_WAITERS or self._waiters_of[client] * CLIENT_PART >= MAX_WAITERS:
             return None
         self._waiters_of[client] += 1
         future: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client_hash, []).append(future)
+        if entry.state == "over":
+            self._elsewhere[client_hash] = self.of(entry)
         self.waiters += 1
         return future
 
@@ -154,6 +163,7 @@ class FateBook:
             del self._waiters_of[client]
         if not waiting:
             del self._waiting[client_hash]
+            self._elsewhere.pop(client_hash, None)
 
     # ---- insides
 

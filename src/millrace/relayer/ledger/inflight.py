@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
+from collections.abc import Set
 from typing import Literal
 
 import msgspec
@@ -213,10 +214,16 @@ class InFlight:
         self._runs[sender] = first, after
         return after
 
-    def committed(self, sender: bytes, account_nonce: int) -> int:
-        """What the sender's entries from `account_nonce` on can still take from its balance."""
+    def committed(self, sender: bytes, account_nonce: int, asked: int = -1) -> int:
+        """What the sender's entries from `account_nonce` on can still take from its balance.
+
+        What others have for the nonce that is `asked` for is the same bytes, or gives way, or keeps these out.
+        """
         nonces, elsewhere = self._by_sender.get(sender), self._elsewhere.get(sender)
-        others = 0 if elsewhere is None else sum(cost for at, cost in elsewhere.items() if at >= account_nonce)
+        others = 0
+        if elsewhere is not None:
+            counted = elsewhere.keys() - (nonces or {}).keys() - {asked}
+            others = sum(elsewhere[at] for at in counted if at >= account_nonce)
         if nonces is None:
             return others
         total = self._costs[sender]
@@ -224,16 +231,19 @@ class InFlight:
             total -= sum(entry.cost_to_sender for nonce, entry in nonces.items() if nonce < account_nonce)
         return total + others
 
-    def know_elsewhere(self, sender: bytes, costs: dict[int, int]) -> bool:
-        """What others have in flight of a sender now, by nonce; whether that is any."""
+    def elsewhere(self, sender: bytes) -> Set[int]:
+        """The nonces that others had in flight of a sender when it was asked."""
+        return self._elsewhere.get(sender, _NOTHING).keys()
+
+    def know_elsewhere(self, sender: bytes, costs: dict[int, int]) -> None:
+        """What others have in flight of a sender now, by nonce."""
         if not costs:
             self._elsewhere.pop(sender, None)
-            return False
+            return
         self._elsewhere[sender] = costs
         self._elsewhere.move_to_end(sender)
         if len(self._elsewhere) > MAX_ELSEWHERE:
             self._elsewhere.popitem(last=False)
-        return True
 
     def add(self, entry: Entry) -> None:
         """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""

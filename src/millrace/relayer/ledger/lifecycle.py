@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import early_hashes
+from millrace.chain.transaction import TransactionError, early_hashes, from_proto
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.journal import at_risk, programmes
-from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
+from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
+from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.submissions import Record, origin_of, origin_text
 from millrace.relayer.journal.writer import JournalError, Write
 from millrace.relayer.ledger.approvals import Approvals
@@ -193,15 +194,22 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
-    async def ask_elsewhere(self, sender: bytes, nonce: int) -> bool:
-        """Learn what other relayers of our keys have in flight of a sender from a nonce on; whether that is any.
+    async def claim_elsewhere(self, sender: bytes, nonce: int) -> Claimed | None:
+        """What another relayer of our keys has, or had, for a nonce. Raises `JournalError`."""
+        if self._journal.sharing is None or nonce > MAX_NONCE:
+            return None
+        return (await self._journal.sharing.elsewhere(sender, nonce, nonce)).get(nonce)
+
+    async def ask_elsewhere(self, sender: bytes, nonce: int) -> dict[int, Claimed]:
+        """Learn what other relayers of our keys have in flight of a sender from a nonce on; all their claims of it.
 
         Raises `JournalError`.
         """
-        if self._journal.sharing is None:
-            return False
-        records = await self._journal.sharing.elsewhere(sender, nonce)
-        return self.inflight.know_elsewhere(sender, {item.nonce: transaction_of(item).value for item in records})
+        if self._journal.sharing is None or nonce > MAX_NONCE:
+            return {}
+        claims = await self._journal.sharing.elsewhere(sender, nonce, MAX_NONCE)
+        self.inflight.know_elsewhere(sender, {at: _value(item) for at, item in claims.items() if item.tx is not None})
+        return claims
 
     def included(
         self,
@@ -440,6 +448,14 @@ def record_of(entry: Entry) -> Record:
 def charge_of(entry: Entry) -> programmes.Charge:
     """What the journal keeps of an entry that a programme pays for."""
     return programmes.Charge(entry.client_hash, entry.programme, entry.tx.sender, entry.fee)
+
+
+def _value(claimed: Claimed) -> int:
+    """What a claim of others can take from its sender's balance."""
+    try:
+        return from_proto(claimed.tx or b"").value
+    except TransactionError as error:
+        raise JournalError(f"a claim of another relayer cannot be read: {error}") from None
 
 
 _ROW = "sender = ? AND nonce = ? AND client_hash = ?"

@@ -16,14 +16,14 @@ from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.sharing import ClaimsError, ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.relayer.ledger.inflight import next_step
+from millrace.relayer.ledger.inflight import Entry, next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.slices import PART, cost_of
-from millrace.relayer.rules.stages import Journalled, Signed, cosigned, hash_of
+from millrace.relayer.rules.stages import Journalled, Parsed, Signed, cosigned, hash_of
 from millrace.relayer.signing.handle import SignerError
-from millrace.relayer.submission.batch import Accepted, Batch, Taken
+from millrace.relayer.submission.batch import Accepted, Batch, Result, Taken
 from millrace.relayer.submission.cosigner import Cosigner
 from millrace.relayer.submission.shares import Shares
 from millrace.runtime.tracing import stage
@@ -37,6 +37,10 @@ part at hand."""
 _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
+SIGNED_BEFORE = reasons.NONCE_TOO_LOW.but(
+    "another transaction with this nonce was signed, and no second one is; where the nonce is not used yet, its sender "
+    "can use it without this relayer"
+)
 _ELSEWHERE = reasons.BUSY.but("another relayer of this key has these very bytes; send them again", 1_000)
 _PROGRAMME_FULL = reasons.BUSY.but(
     "its programme pays for no more of this sender's; sent again it is judged without", 100
@@ -57,6 +61,8 @@ class Finisher:
         self._cosigner = cosigner
         self._sign_wait = sign_wait
         self._shares = Shares(FINISHING)
+        self._promising: set[Entry] = set()
+        """What is to be broadcast now, which the disk has yet to be told: who asks for the same waits for that, too."""
 
     def done_before(self, tx: Transaction, client: bytes, sdk: bytes) -> Accepted | None:
         """What was answered to the same bytes, if a block has had them: the answer stays the same.
@@ -173,8 +179,7 @@ class Finisher:
                 self._lifecycle.release(items[0].entry, _PROGRAMME_FULL)
                 items[0].answer(_PROGRAMME_FULL)
                 return []
-            reason = reasons.NONCE_TOO_LOW.but("another transaction with this nonce was signed")
-            entry = items[0].entry
+            entry, reason = items[0].entry, SIGNED_BEFORE
             self._lifecycle.release(entry, reason)
             try:
                 items[0].answer(self.done_before(entry.tx, entry.client_hash, entry.sdk_hash) or reason)
@@ -194,27 +199,17 @@ class Finisher:
         return written
 
     def _answer_elsewhere(self, item: Taken, claimed: Claimed) -> None:
-        """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has."""
-        entry, is_open = item.entry, claimed.state == "journalled"
-        self._lifecycle.release(entry, _ELSEWHERE)
-        if claimed.client_hash != entry.client_hash:
-            who = claimed.client_hash.hex() or "a claim that cannot be read"
-            text = f"nonce {entry.tx.nonce} is held by {who}, which may still run"
-            reason = (
-                reasons.CONFLICTING.but(text) if is_open else reasons.NONCE_TOO_LOW.but("another one had this nonce")
-            )
-            item.answer(reason)
-        elif claimed.state == "superseded":
-            item.answer(_SUPERSEDED)
-        elif entry.kind == "sign" and claimed.signature is not None:
-            proto = cosigned(entry.proto, claimed.signature)
-            item.answer(Accepted(from_proto(proto), entry.client_hash, hash_of(proto), entry.sdk_hash))
-        elif entry.kind == "sign" and claimed.kind == "sign" and is_open:
-            item.answer(_SIGNING)
-        elif entry.kind == "sign" or claimed.kind == "sign":
-            item.answer(_ONLY_SIGNED)
+        """Another relayer of our keys has the nonce. What it accepted is accepted, without the signature it has.
+
+        It is announced while its end is still to come: else who waits for that would wait for nothing.
+        """
+        may_end = item.entry.state == "reserved" and claimed.is_open
+        self._lifecycle.release(item.entry, _ELSEWHERE)
+        answer = answer_elsewhere(item.reserved.approved.authenticated.parsed, claimed)
+        if isinstance(answer, Accepted) and item.entry.kind == "relay" and may_end:
+            self._answer_accepted(item, answer.tx)
         else:
-            self._answer_accepted(item, entry.tx)
+            item.answer(answer)
 
     async def _is_written(self, item: Taken) -> bool:
         """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
@@ -299,20 +294,56 @@ class Finisher:
         """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
         if all(item.batch.origin.kind == "sign" for item, _ in signed):
             return signed
-        states = [(item.entry, item.entry.broadcast, item.entry.state) for item, _ in signed]
-        changed = [self._lifecycle.want_broadcast(item.entry) for item, _ in signed]  # each, also after the first
-        if not any(changed):
+        before = {item.entry: (item.entry.broadcast, item.entry.state) for item, _ in signed}
+        changed = {entry for entry in before if self._lifecycle.want_broadcast(entry)}
+        if not changed and self._promising.isdisjoint(before):
             return signed
+        self._promising |= changed
         try:
             await self._journal.flush()
         except JournalError as error:
             reason = _why(error)
-            for (item, _), (entry, broadcast, state) in zip(signed, states, strict=True):
+            for item, _ in signed:
                 item.answer(reason)
+            for entry in changed:
                 if entry.state != "over" and not entry.sending:
-                    entry.broadcast, entry.state = broadcast, state  # so that the next one waits for the disk again
+                    entry.broadcast, entry.state = before[entry]  # so that the next one waits for the disk again
             return []
+        finally:
+            self._promising -= changed
         return signed
+
+
+def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False) -> Result:
+    """What these bytes are answered, whose nonce another relayer of our keys has, or had: as it would itself.
+
+    `is_past`: the account is past the nonce, so that what may still run by the claim is over, and it is to be told how.
+    """
+    tx, kind, proto = parsed.tx, parsed.origin.kind, parsed.proto
+    if claimed.client_hash != parsed.client_hash:
+        return answer_to_other(tx.nonce, claimed)
+    if claimed.state == "superseded":
+        return _WRITTEN_OFF if claimed.ended_ms is None else _SUPERSEDED
+    if kind == "broadcast":
+        if claimed.is_open and claimed.kind == "sign":
+            return _ELSEWHERE
+        return Accepted(tx, parsed.client_hash, hash_of(proto), parsed.sdk_hash)
+    if claimed.signature is not None and (kind == "sign" or not claimed.is_open):
+        proto = cosigned(proto, claimed.signature)
+        return Accepted(from_proto(proto), parsed.client_hash, hash_of(proto), parsed.sdk_hash)
+    if kind == "sign":
+        return _SIGNING if claimed.kind == "sign" and claimed.is_open else _ONLY_SIGNED
+    if claimed.kind == "sign" and claimed.is_open:
+        return _ELSEWHERE if is_past else _ONLY_SIGNED
+    return Accepted(tx, parsed.client_hash, b"", parsed.sdk_hash)
+
+
+def answer_to_other(nonce: int, claimed: Claimed) -> Reason:
+    """Why other bytes do not get a nonce that another relayer of our keys has, or had."""
+    if not claimed.is_open:
+        return SIGNED_BEFORE
+    who = claimed.client_hash.hex() or "a claim that cannot be read"
+    return reasons.CONFLICTING.but(f"nonce {nonce} is held by {who}, which may still run")
 
 
 def _not_over(new: list[Taken]) -> list[Taken]:

@@ -11,6 +11,9 @@ from millrace.chain import address
 from millrace.chain.fees import move_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import TransactionJson, to_json
+from millrace.relayer.journal.journal import Journal
+from millrace.relayer.journal.seats import Claimed
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
@@ -20,7 +23,8 @@ from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.wallets import PrepareReply, PrepareTransaction
 from millrace.relayer.rules import policy, stages
 from millrace.relayer.rules.stages import Origin, Relayers
-from millrace.relayer.submission.submitter import STALE
+from millrace.relayer.submission.finisher import SIGNED_BEFORE, answer_to_other
+from millrace.relayer.submission.submitter import CLAIMS_UNREAD, STALE
 
 VALID_MS = 60_000
 """As long as a subscription of a status lives: time enough to sign. Prices, budgets and nonces may move meanwhile."""
@@ -37,6 +41,7 @@ class Preparer:
         relayers: Callable[[], Relayers],
         accounts: AccountSource,
         lifecycle: Lifecycle,
+        journal: Journal,
         is_ready: Callable[[], bool],
         usual_price: Callable[[int], int | None],
         wall_ms: Callable[[], int],
@@ -45,6 +50,7 @@ class Preparer:
         self._relayers = relayers
         self._accounts = accounts
         self._lifecycle = lifecycle
+        self._journal = journal
         self._is_ready = is_ready
         self._usual_price = usual_price
         self._wall_ms = wall_ms
@@ -70,17 +76,48 @@ class Preparer:
         if not self._is_ready():
             raise Refused(reasons.NOT_READY.but("try again", 5_000))
         account = await self._accounts.know(sender)
+        try:  # of nobody else it is known where a sender is: who takes its transactions may be any of them
+            claims = await self._lifecycle.ask_elsewhere(sender, account.nonce)
+        except JournalError:
+            raise Refused(CLAIMS_UNREAD) from None
         try:
-            return self._approve_now(asked, sender, shard, account, origin)
+            return await self._approve_once(asked, sender, shard, account, origin, claims)
         except Refused as refusal:
             if refusal.reason.code not in STALE or not await self._accounts.refresh(sender):
                 raise
-        return self._approve_now(asked, sender, shard, await self._accounts.know(sender), origin)
+        return await self._approve_once(asked, sender, shard, await self._accounts.know(sender), origin, claims)
+
+    async def _approve_once(
+        self,
+        asked: PrepareTransaction,
+        sender: bytes,
+        shard: int,
+        account: Account,
+        origin: Origin,
+        claims: dict[int, Claimed],
+    ) -> tuple[TransactionJson, int]:
+        transaction, fee = self._approve_now(asked, sender, shard, account, origin, claims)
+        try:
+            is_taken = await self._journal.is_taken(sender, transaction.nonce)
+        except JournalError:
+            raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
+        if is_taken:  # what has it is not in flight any more, and may still be the only one that is ever signed
+            raise Refused(SIGNED_BEFORE)
+        return transaction, fee
 
     def _approve_now(
-        self, asked: PrepareTransaction, sender: bytes, shard: int, account: Account, origin: Origin
+        self,
+        asked: PrepareTransaction,
+        sender: bytes,
+        shard: int,
+        account: Account,
+        origin: Origin,
+        claims: dict[int, Claimed],
     ) -> tuple[TransactionJson, int]:
-        """The transaction to sign and the most it can cost its relayer. Raises `Refused`."""
+        """The transaction to sign and the most it can cost its relayer. Raises `Refused`.
+
+        `claims`: what other relayers of our keys have of the sender, by nonce.
+        """
         relayers = self._relayers()
         ours = relayers.by_shard.get(shard)
         if ours is None:
@@ -99,6 +136,8 @@ class Preparer:
         if nonce in self._lifecycle.inflight.of_sender(sender):
             raise Refused(reasons.CONFLICTING.but(f"nonce {nonce} is held by another transaction, which may still run"))
         fee = self._lifecycle.approvals.allowed_fee(examined, account)
+        if nonce in claims:
+            raise Refused(answer_to_other(nonce, claims[nonce]))
         self._lifecycle.sponsor.check_room(Entry.of(examined, fee, 0))
         return to_json(parsed.tx), fee
 

@@ -29,7 +29,7 @@ from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.network.account_source import AccountSource
 from millrace.relayer.network.simulator import Simulator
 from millrace.relayer.protocol import reasons
-from millrace.relayer.protocol.reasons import Refused
+from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules import stages
 from millrace.relayer.rules.policy import name_of
 from millrace.relayer.rules.slices import PART, STRETCH, Part, next_part
@@ -37,7 +37,7 @@ from millrace.relayer.rules.stages import Authenticated, Examined, Origin, Relay
 from millrace.relayer.submission.admission import Admission
 from millrace.relayer.submission.batch import Accepted, Announce, Batch, GivenUp, Result, Taken
 from millrace.relayer.submission.cosigner import Cosigner
-from millrace.relayer.submission.finisher import Finisher
+from millrace.relayer.submission.finisher import Finisher, answer_elsewhere
 from millrace.relayer.submission.shares import Company, Shares
 from millrace.runtime.tracing import stage
 
@@ -62,6 +62,7 @@ STALE = {
     reasons.INVALID_GUARDIAN.code,
 }
 """Refusals that newer knowledge of the account could turn around."""
+CLAIMS_UNREAD = reasons.NOT_READY.but("the claims cannot be read", 5_000)
 THROTTLED = {reasons.SENDER_THROTTLED.code, reasons.CALL_THROTTLED.code}
 """Refusals that a simulation could."""
 
@@ -229,19 +230,27 @@ class Submitter:
                 raise
             else:
                 await self._raise_if_done(item)
-                learned = refusal.reason.code == reasons.NONCE_TOO_HIGH.code and await self._ask_elsewhere(
-                    item, account
-                )
-                if not await self._accounts.refresh(item.tx.sender) and not learned:
-                    raise
+                await self._ask_elsewhere(item, account, refusal.reason)
+                await self._accounts.refresh(item.tx.sender)
         return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer, batch)
 
-    async def _ask_elsewhere(self, item: Authenticated, account: Account) -> bool:
-        """Whether another relayer of our keys has what comes before it in flight."""
+    async def _ask_elsewhere(self, item: Authenticated, account: Account, refusal: Reason) -> None:
+        """Before a transaction is refused for its account: what other relayers of our keys have of its sender.
+
+        Raises `Refused`, or `_Repeated` when a block has had what another one of them accepted.
+        """
+        tx, lifecycle, claimed = item.tx, self._lifecycle, None
         try:
-            return await self._lifecycle.ask_elsewhere(item.tx.sender, account.nonce)
+            if refusal.code == reasons.NONCE_TOO_LOW.code:
+                if tx.relayer in self._relayers().keys:
+                    claimed = await lifecycle.claim_elsewhere(tx.sender, tx.nonce)
+            elif refusal.code == reasons.NONCE_TOO_HIGH.code or lifecycle.inflight.elsewhere(tx.sender):
+                await lifecycle.ask_elsewhere(tx.sender, account.nonce)
         except JournalError:
-            raise Refused(reasons.NOT_READY.but("the claims cannot be read", 5_000)) from None
+            raise Refused(CLAIMS_UNREAD) from None
+        if claimed is not None and claimed.client_hash == item.parsed.client_hash:
+            answer = answer_elsewhere(item.parsed, claimed, is_past=True)
+            raise _Repeated(answer) if isinstance(answer, Accepted) else Refused(answer)
 
     async def _would_run(self, item: Authenticated, account: Account, batch: Batch) -> bool:
         """Whether a simulation lets in what else has to wait: the next transaction of a sender, nothing before it.
