@@ -83,7 +83,7 @@ def main() -> None:
     refuse = sys.argv[1:] == ["forward"]
     if refuse:
         for module, names in (
-            (kernelsearch, ("make_work", "make_path_work", "make_moves", "make_order")),
+            (kernelsearch, ("make", "make_work", "make_path_work")),
             (widepath, ("make_wide_work",)),
             (net, ("build",)),
         ):

@@ -12,11 +12,12 @@ import pytest
 from millrace.dex.market import DictMarket
 from millrace.routing.attempt import longest
 from millrace.routing.candidates import Search
-from millrace.routing.inorder import Order, arrange, make_order, ordered
+from millrace.routing.inorder import Order, arrange, ordered
 from millrace.routing.kernelsearch import KernelSearch, Limits, Ways
 from millrace.routing.net import Ints, Net
 from millrace.routing.potential import is_closed
 from millrace.routing.router import Router
+from millrace.routing.scratch import make
 from synthetic import WRAPPED, make_market
 
 HOPS = 10
@@ -38,7 +39,7 @@ def arranged(seed: int, pools: int, noise: float, curved: float = 0.0) -> Iterat
     pool_list = make_market(pools, seed, noise=noise, curved=curved).pools
     router, rng = Router(pool_list, DictMarket(pool_list, WRAPPED)), random.Random(seed)
     net = router._graph.net
-    order = make_order(net)
+    order = make(Order, tokens=net.core.size, pairs=net.pdst.size)
     within = ordered(net, order)
     for _ in range(30):
         a, b = rng.sample(sorted(router.index), 2)

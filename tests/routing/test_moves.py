@@ -11,11 +11,12 @@ from millrace.dex.market import DictMarket
 from millrace.routing import net as nets
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
 from millrace.routing.find import SLOTS
-from millrace.routing.moves import MOVES, Moves, best_addition, best_exchange, list_moves, make_moves, weigh_moves
+from millrace.routing.moves import MOVES, Moves, best_addition, best_exchange, list_moves, weigh_moves
 from millrace.routing.net import Net
 from millrace.routing.newton import minimise
 from millrace.routing.prune import prune
 from millrace.routing.refine import settle_route
+from millrace.routing.scratch import make
 from millrace.routing.shares import Room
 from millrace.routing.solve import solve
 from millrace.routing.spot import SpotGraph
@@ -44,7 +45,7 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
     spot, work, moves, report = (
         SpotGraph(index, graph, trades),
         make_work(len(index), len(trades)),
-        make_moves(),
+        make(Moves),
         np.zeros(SLOTS),
     )
     names = sorted(index, key=spot.depth, reverse=True)[:8]

@@ -11,7 +11,8 @@ import pytest
 from millrace.routing import net as nets
 from millrace.routing.edge import edge_gain, edge_slope
 from millrace.routing.net import Net
-from millrace.routing.parts import Parts, divide, make_parts, total_output
+from millrace.routing.parts import Parts, divide, total_output
+from millrace.routing.scratch import make
 from millrace.routing.venue import CurveCache, list_edges
 from synthetic import make_market
 
@@ -49,7 +50,7 @@ def random_paths(net: Net, rng: random.Random, count: int) -> Parts:
             if path not in found.setdefault(token, []):
                 found[token].append(list(path))
     chosen = max(found.values(), key=len)
-    x = make_parts(count, HOPS)
+    x = make(Parts, paths=count, hops=HOPS)
     for p, path in enumerate(rng.sample(chosen, min(count, len(chosen)))):
         x.paths[p, : len(path)] = path
         x.length[p] = len(path)

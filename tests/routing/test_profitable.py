@@ -12,10 +12,11 @@ from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.columns import generate, marginal
 from millrace.routing.find import SLOTS, find
-from millrace.routing.moves import make_moves
+from millrace.routing.moves import Moves
 from millrace.routing.net import Graph, Net
 from millrace.routing.pathsearch import find_single, make_path_work
 from millrace.routing.profitable import list_profitable
+from millrace.routing.scratch import make
 from millrace.routing.shares import Room
 from millrace.routing.solve import UPPER_PATH
 from millrace.routing.spot import SpotGraph
@@ -90,7 +91,7 @@ def test_no_single_path_pays_more_than_its_bound(pools: int, seed: int, curved: 
     spared, room = 0, Room(np.zeros(net.src.size), False)
     for question in asked:
         q = spot.search(*question)
-        find(net, work, make_moves(), paths, make_wide_work(1, 1), q, room, 1000, 10, 0, 0.999, edges, flows, report)
+        find(net, work, make(Moves), paths, make_wide_work(1, 1), q, room, 1000, 10, 0, 0.999, edges, flows, report)
         length = find_single(net, paths, q, room, 10, 0.0)
         amount = float(q.amounts[0])
         for e in paths.single[:length]:

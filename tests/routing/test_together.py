@@ -17,7 +17,8 @@ from millrace.routing.limits import Limits
 from millrace.routing.parts import FEW
 from millrace.routing.plan import PlanError
 from millrace.routing.router import NoRoute, Router
-from millrace.routing.together import can_meet, make_meeting
+from millrace.routing.scratch import make
+from millrace.routing.together import Meeting, can_meet
 from millrace.routing.venue import Trade
 from millrace.routing.work import MAX_HOPS
 from synthetic import WRAPPED, make_market
@@ -49,9 +50,10 @@ def test_paths_meet_where_they_are_foretold_to(between: list[list[int]], most: i
     for p, path in enumerate(paths):
         parts.length[p], parts.flow[p] = len(path), 1.0
         parts.paths[p, : len(path)] = [EDGE[each.token_in, each.pool.id] for each in path]
-    meeting = make_meeting(SEARCH._net.src.size, SEARCH._net.core.size, FEW, MAX_HOPS)
+    net = SEARCH._net
+    meeting = make(Meeting, edges=net.src.size, tokens=net.core.size, paths=FEW, trades=FEW * MAX_HOPS)
     meeting.within[:] = most, hops
-    foretold = can_meet(SEARCH._net, meeting, parts, len(paths))
+    foretold = can_meet(net, meeting, parts, len(paths))
     assert foretold is (len(done.trades) == len(set(of)))
     assert not any(np.any(each) for each in (meeting.wanted, meeting.come, meeting.sales, meeting.depth))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from millrace.routing.unitsearch import LABELS, NEWEST, _among_best, _pop, _push, make_looks
+from millrace.routing.scratch import make
+from millrace.routing.unitsearch import LABELS, NEWEST, Looks, _among_best, _pop, _push
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -32,7 +33,7 @@ def test_what_promises_most_comes_first_and_of_equals_the_older(seed: int) -> No
 @pytest.mark.parametrize(("smaller", "is_kept"), [(0, False), (NEWEST - LABELS, False), (NEWEST, True)])
 def test_an_amount_is_compared_with_the_newest_only(smaller: int, is_kept: bool) -> None:
     """However many amounts have reached a token, the work for one more is bounded; one kept in vain costs a look."""
-    x = make_looks(1, 1, 1, 100)
+    x = make(Looks, tokens=1, edges=1, widest=1, labels=100)
     amounts = [9] * LABELS + [1] * smaller
     x.amount[: len(amounts), 0], x.amount[: len(amounts), 1] = 0, amounts
     x.left[:], x.taken[:] = 0.0, 0.0

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import le
 from typing import Final, NamedTuple
 
 from millrace.dex.constant_product import FeeUse, XExchangePool
@@ -47,25 +48,11 @@ class Cost(NamedTuple):
 
     def plus(self, other: Cost, times: int = 1) -> Cost:
         """The sum with another cost, taken so many times."""
-        legs, calls, transfers, reads, gas = other
-        return Cost(
-            self.legs + times * legs,
-            self.calls + times * calls,
-            self.transfers + times * transfers,
-            self.reads + times * reads,
-            self.gas + times * gas,
-        )
+        return Cost(*[own + times * more for own, more in zip(self, other, strict=True)])
 
     def within(self, most: Cost) -> bool:
         """Whether nothing is more than in `most`."""
-        legs, calls, transfers, reads, gas = most
-        return (
-            self.legs <= legs
-            and self.calls <= calls
-            and self.transfers <= transfers
-            and self.reads <= reads
-            and self.gas <= gas
-        )
+        return all(map(le, self, most))
 
 
 NOTHING: Final = Cost()
@@ -186,7 +173,6 @@ class Table:
         # Every quote asks for these; there are few different answers.
         self._of_pool = lru_cache(maxsize=4096)(self._work)
         self._of_ends = lru_cache(maxsize=1024)(self._sum_of_ends)
-        self._of_cost = lru_cache(maxsize=4096)(self._fee)
         self._of_limits = lru_cache(maxsize=1024)(self._less_ends)
 
     def cost(self, name: str, *, again: bool = False) -> Cost:
@@ -239,9 +225,6 @@ class Table:
 
     def fee(self, cost: Cost) -> int:
         """What pools add to a plan's fee, in gas at the full price."""
-        return self._of_cost(cost)
-
-    def _fee(self, cost: Cost) -> int:
         return cost.legs * FEE_PER_LEG + self.planned(cost).gas // PROCESSING_DISCOUNT
 
     def room(self, most: Cost, ends: Cost) -> Cost:

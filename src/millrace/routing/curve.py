@@ -31,6 +31,7 @@ from millrace.routing.segments import (
     fit,
     gain_in_pieces,
     stable_points,
+    upper_hull,
 )
 
 _POINTS = 193  # every second one is a knot, those between show how far the segments are from the curve
@@ -123,16 +124,11 @@ def sampled_knots(inputs: Sequence[int], outputs: Sequence[int]) -> Knots:
     Takes the upper concave hull; the slope at a knot is the mean of the chords beside it (of their
     logarithms, by the lengths).
     """
-    hull: list[tuple[float, float]] = [(0.0, 0.0)]
-    for x, y in zip(inputs, outputs, strict=True):
-        point = (float(x), float(y))
-        while len(hull) >= 2 and _slope(hull[-2], hull[-1]) <= _slope(hull[-1], point) * (1.0 + 1e-9):
-            hull.pop()
-        if point[0] > hull[-1][0] and point[1] > hull[-1][1]:
-            hull.append(point)
+    d, out = np.array([0.0, *map(float, inputs)]), np.array([0.0, *map(float, outputs)])
+    hull = upper_hull(d, out, np.ones(d.size))
     if len(hull) < 4:
         raise NoCurve("too few samples")
-    d, out = np.array(hull).T.copy()
+    d, out = d[hull], out[hull]
     lengths = np.diff(d)
     chords = np.log(np.diff(out) / lengths)
     slopes = np.empty(len(d))
@@ -146,7 +142,3 @@ def sampled_knots(inputs: Sequence[int], outputs: Sequence[int]) -> Knots:
     error = np.zeros(len(table))  # nothing lies between the samples: what another curve through the slopes would give
     error[1:] = _SURE * np.maximum.accumulate(np.abs(plain / table[1:, KNOT_Y] - 1.0))
     return _knots(table, error, np.zeros(len(table)))
-
-
-def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:
-    return (b[1] - a[1]) / (b[0] - a[0]) if b[0] > a[0] else float("inf")

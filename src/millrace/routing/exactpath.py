@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from millrace.routing.net import Floats, Graph
+from millrace.routing.scratch import make
 from millrace.routing.tables import Tables
 from millrace.routing.unitsearch import (
     FOUND,
@@ -28,7 +29,6 @@ from millrace.routing.unitsearch import (
     Looks,
     Quest,
     look,
-    make_looks,
 )
 from millrace.routing.venue import Trade
 from millrace.routing.wide import words
@@ -70,7 +70,9 @@ class PathFinder:
     def _memory(self) -> Looks:
         if self._made is None:
             widest = int(np.diff(self._field.starts).max(initial=0))
-            self._made = make_looks(len(self._scale), len(self.trades), widest, 2 * BUDGET + 1)
+            self._made = make(
+                Looks, tokens=len(self._scale), edges=len(self.trades), widest=widest, labels=2 * BUDGET + 1
+            )
         return self._made
 
     def best(

@@ -93,8 +93,8 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
     for i in range(sold):
         w.n_mark[net.pdst[w.c_edge[i]]] |= ARRIVES
     ends = count
-    count = _add_ways_on(net, w, q, 0, sold, count)
-    count = _add_ways_here(net, w, q, sold, ends, count)
+    count = _add_ways(net, w, q, 0, sold, count, True)
+    count = _add_ways(net, w, q, sold, ends, count, False)
     w.n_mark[source], w.n_mark[sink] = 0, 0  # also where no pair of theirs was chosen
     for i in range(count):
         w.n_mark[w.c_token[i]] = 0
@@ -113,32 +113,22 @@ def _best_pair(net: Net, token: int, rates: Floats, worth: Floats) -> int:
 
 
 @inlined
-def _add_ways_on(net: Net, w: Work, q: Search, start: int, end: int, count: int) -> int:
-    """Choose the best spot routes from what the pairs `start : end` buy to a token that leaves for the sink."""
-    for i in range(start, end):
-        token = net.pdst[w.c_edge[i]]
-        while not w.n_mark[token] & LEAVES:
-            w.n_mark[token] |= LEAVES
-            choice = _best_pair(net, token, net.prate, q.behind)
-            w.c_edge[count], w.c_token[count] = choice, token
-            count += 1
-            token = net.pdst[choice]
-            w.n_mark[token] |= ARRIVES
-    return count
+def _add_ways(net: Net, w: Work, q: Search, start: int, end: int, count: int, on: bool) -> int:
+    """Choose the best spot routes `on` from what the pairs `start : end` buy to a token that leaves for the sink.
 
-
-@inlined
-def _add_ways_here(net: Net, w: Work, q: Search, start: int, end: int, count: int) -> int:
-    """The same for what the pairs `start : end` sell, backwards to a token that arrives from the source."""
+    Or else from what they sell, backwards to a token that arrives from the source.
+    """
+    reached, passed = (LEAVES, ARRIVES) if on else (ARRIVES, LEAVES)
     for i in range(start, end):
-        token = w.c_token[i]
-        while not w.n_mark[token] & ARRIVES:
-            w.n_mark[token] |= ARRIVES
-            choice = _best_pair(net, token, net.pback, q.ahead)
-            token = net.pdst[choice]
-            w.c_edge[count], w.c_token[count] = net.popp[choice], token
+        token = net.pdst[w.c_edge[i]] if on else w.c_token[i]
+        while not w.n_mark[token] & reached:
+            w.n_mark[token] |= reached
+            choice = _best_pair(net, token, net.prate, q.behind) if on else _best_pair(net, token, net.pback, q.ahead)
+            other = net.pdst[choice]
+            w.c_edge[count], w.c_token[count] = (choice, token) if on else (net.popp[choice], other)
             count += 1
-            w.n_mark[token] |= LEAVES
+            token = other
+            w.n_mark[token] |= passed
     return count
 
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_out
@@ -20,6 +18,7 @@ from millrace.routing.find import LENGTH, PAID, SPLIT, paid_by
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, IntTable, Net
 from millrace.routing.potential import source_rate
+from millrace.routing.scratch import sized
 from millrace.routing.shares import Room
 from millrace.routing.solve import UPPER, extract, solve, upper_bound
 from millrace.routing.work import Work
@@ -33,32 +32,19 @@ ROUNDS = 6  # how many tokens away from the paths a token may be that is given a
 class Order(NamedTuple):
     """An order of tokens, and what the net's pairs are in it. By token, place, or pair."""
 
-    place: Ints  # (token): a multiple for many tokens; or `UNPLACED`
-    gain: Floats  # (token): what comes there of the input
-    worth: Floats  # (token): what a unit becomes at the sink
-    bought: Floats  # (place): scratch
-    sold: Floats  # (place): scratch
-    starts: Ints  # (place): scratch
-    position: Ints  # (token)
-    sequence: Ints  # tokens by position
-    ahead: Floats  # (token): best spot rate from the source in this order
-    behind: Floats  # (token): best spot rate to the sink in this order
-    prate: Floats  # (pair): as in `Net`, 0 where the order forbids it
-    pback: Floats
-    pe1: Ints  # (pair): as in `Net`, no edges where the order forbids them
-
-
-def make_order(net: Net) -> Order:
-    """An order of the tokens of a net, not yet made."""
-    tokens, pairs = net.core.size, net.pdst.size
-
-    def ints(size: int) -> Ints:
-        return np.zeros(size, np.int32)
-
-    return Order(
-        ints(tokens), np.zeros(tokens), np.zeros(tokens), np.zeros(PLACES), np.zeros(PLACES), ints(PLACES + 1),
-        ints(tokens), ints(tokens), np.zeros(tokens), np.zeros(tokens), np.zeros(pairs), np.zeros(pairs), ints(pairs),
-    )  # fmt: skip
+    place: Ints = sized("tokens")  # (token): a multiple for many tokens; or `UNPLACED`
+    gain: Floats = sized("tokens")  # (token): what comes there of the input
+    worth: Floats = sized("tokens")  # (token): what a unit becomes at the sink
+    bought: Floats = sized(PLACES)  # (place): scratch
+    sold: Floats = sized(PLACES)  # (place): scratch
+    starts: Ints = sized(PLACES + 1)  # (place): scratch
+    position: Ints = sized("tokens")  # (token)
+    sequence: Ints = sized("tokens")  # tokens by position
+    ahead: Floats = sized("tokens")  # (token): best spot rate from the source in this order
+    behind: Floats = sized("tokens")  # (token): best spot rate to the sink in this order
+    prate: Floats = sized("pairs")  # (pair): as in `Net`, 0 where the order forbids it
+    pback: Floats = sized("pairs")
+    pe1: Ints = sized("pairs")  # (pair): as in `Net`, no edges where the order forbids them
 
 
 def ordered(net: Net, order: Order) -> Net:

@@ -12,11 +12,12 @@ from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
 from millrace.routing.exchange import exchange_wide
 from millrace.routing.find import ASTRAY, LENGTH, MOST, PAID, SLOTS, SPLIT, find, find_paths
-from millrace.routing.inorder import Order, arrange, find_in_order, make_order, ordered
+from millrace.routing.inorder import Order, arrange, find_in_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
-from millrace.routing.moves import Moves, make_moves
+from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
+from millrace.routing.scratch import make
 from millrace.routing.shares import Room
 from millrace.routing.solve import LEVEL, UNREACHED, UPPER, price_cycles
 from millrace.routing.venue import Trade
@@ -117,7 +118,7 @@ class KernelSearch:
         """
         net, (work, moves, _) = self._net, self._memory()
         if self._order is None:
-            order = make_order(net)
+            order = make(Order, tokens=net.core.size, pairs=net.pdst.size)
             self._order = order, ordered(net, order)
         order, within = self._order
         top = arrange(net, within, order, search, *ways, len(ways.lengths))
@@ -221,7 +222,7 @@ class KernelSearch:
     def _memory(self) -> tuple[Work, Moves, PathWork]:
         if self._scratch is None:
             work = make_work(self._net.core.size, self._net.src.size)
-            self._scratch = work, make_moves(), make_path_work(self._net)
+            self._scratch = work, make(Moves), make_path_work(self._net)
         return self._scratch
 
     def _flow(self, count: int) -> Flow:

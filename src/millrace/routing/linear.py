@@ -13,6 +13,7 @@ import numpy as np
 from millrace.routing.bits import first_bit
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats, FloatTable, Ints, WordTable
+from millrace.routing.scratch import make, sized
 
 ONE = np.uint64(1)
 LOW_BITS = np.uint64(63)
@@ -24,19 +25,16 @@ class Matrix(NamedTuple):
     Factoring lists the columns of row k in `columns[begin[k] : end[k]]`.
     """
 
-    h: FloatTable
-    used: WordTable
-    begin: Ints
-    end: Ints
-    columns: Ints
+    h: FloatTable = sized("rows", "rows")
+    used: WordTable = sized("rows", "words")
+    begin: Ints = sized("rows")
+    end: Ints = sized("rows")
+    columns: Ints = sized("entries")
 
 
 def make_matrix(size: int) -> Matrix:
     """A zero matrix of up to `size` rows."""
-    words = (size + 63) // 64
-    ends = np.zeros(size, np.int32)
-    entries = np.zeros(size * size // 2 + 1, np.int32)
-    return Matrix(np.zeros((size, size)), np.zeros((size, words), np.uint64), ends, ends.copy(), entries)
+    return make(Matrix, rows=size, words=(size + 63) // 64, entries=size * size // 2 + 1)
 
 
 @kernel

@@ -14,14 +14,13 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import curve_trade
 from millrace.routing.linear import inverse_norm, inverse_times
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
 from millrace.routing.newton import factor_hessian
 from millrace.routing.rows import count_trades, in_a_row, passes, price_between
+from millrace.routing.scratch import sized
 from millrace.routing.shares import Room, fee_of, share_of
 from millrace.routing.work import EDGES, HOLD, MAX_EDGES, MAX_HOPS, MAX_TOKENS, TOKENS, Work
 
@@ -32,54 +31,34 @@ BRIDGE = -1e-9  # an edge that nothing can replace loses without end
 
 
 class Moves(NamedTuple):
-    """The moves listed, by their number, and what has been tried. Scratch of refining a route."""
+    """The moves listed, by their number, and what has been tried. Scratch of refining a route (50 kB)."""
 
-    edge: IntTable  # (move, place): local edges that come in, one behind the other
-    size: Ints  # how many
-    share: Floats  # of the transaction
-    fee: Floats
-    start: Ints  # local token sold
-    end: Ints  # local token bought
-    z: Floats  # square root of the profit
-    ca: Floats  # -dz/ds of the token sold
-    cb: Floats  # dz/ds of the token bought
-    s: FloatTable  # (move, place): sqrt(price) of the token behind that edge, which is not on the route
-    reach: FloatTable  # (move, local token): the inverse Hessian times the gradient of z
-    norm: Floats  # that, times the gradient
-    refused: Bools  # by local edge: exchanging it has not helped
-    summit: Bools  # by local edge: live in the best route
-    summit_s: Floats  # by local token
-    hops: Ints  # [0]: most pools on a way
-    ahead: Ints  # by local token of the route: most pools on the ways to it
-    behind: Ints  # the same on from it
-    noted: Bools  # [0]: whether they are known; if not, they are 0
-    row: Ints  # by local edge of the route: the first edge of its row
-    place: Ints  # by local edge of the route: its place in the row, from 0
-    length: Ints  # by first edge: edges of the row
-    before: Floats  # by local edge of the route: share of those before it in the row
-    whole: Floats  # by first edge: share of the row
-    owed_before: Floats  # by local edge of the route: fee of those before it in the row
-    owed: Floats  # by first edge: fee of the row
-
-
-def make_moves() -> Moves:
-    """Scratch for any working set (50 kB)."""
-
-    def f(size: int = MOVES) -> Floats:
-        return np.zeros(size)
-
-    def i(size: int = MOVES) -> Ints:
-        return np.zeros(size, np.int32)
-
-    def b() -> Bools:
-        return np.zeros(MAX_EDGES, np.bool_)
-
-    edge, s, reach = np.zeros((MOVES, LONGEST), np.int32), np.zeros((MOVES, LONGEST)), np.zeros((MOVES, MAX_TOKENS))
-    return Moves(
-        edge, i(), f(), f(), i(), i(), f(), f(), f(), s, reach, f(), b(), b(), f(MAX_TOKENS),
-        np.full(1, MAX_HOPS, np.int32), i(MAX_TOKENS), i(MAX_TOKENS), np.zeros(1, np.bool_),
-        i(MAX_EDGES), i(MAX_EDGES), i(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES), f(MAX_EDGES),
-    )  # fmt: skip
+    edge: IntTable = sized(MOVES, LONGEST)  # (move, place): local edges that come in, one behind the other
+    size: Ints = sized(MOVES)  # how many
+    share: Floats = sized(MOVES)  # of the transaction
+    fee: Floats = sized(MOVES)
+    start: Ints = sized(MOVES)  # local token sold
+    end: Ints = sized(MOVES)  # local token bought
+    z: Floats = sized(MOVES)  # square root of the profit
+    ca: Floats = sized(MOVES)  # -dz/ds of the token sold
+    cb: Floats = sized(MOVES)  # dz/ds of the token bought
+    s: FloatTable = sized(MOVES, LONGEST)  # (move, place): sqrt(price) of the token behind it, off the route
+    reach: FloatTable = sized(MOVES, MAX_TOKENS)  # (move, local token): the inverse Hessian times the gradient of z
+    norm: Floats = sized(MOVES)  # that, times the gradient
+    refused: Bools = sized(MAX_EDGES)  # by local edge: exchanging it has not helped
+    summit: Bools = sized(MAX_EDGES)  # by local edge: live in the best route
+    summit_s: Floats = sized(MAX_TOKENS)  # by local token
+    hops: Ints = sized(1, fill=MAX_HOPS)  # [0]: most pools on a way
+    ahead: Ints = sized(MAX_TOKENS)  # by local token of the route: most pools on the ways to it
+    behind: Ints = sized(MAX_TOKENS)  # the same on from it
+    noted: Bools = sized(1)  # [0]: whether they are known; if not, they are 0
+    row: Ints = sized(MAX_EDGES)  # by local edge of the route: the first edge of its row
+    place: Ints = sized(MAX_EDGES)  # by local edge of the route: its place in the row, from 0
+    length: Ints = sized(MAX_EDGES)  # by first edge: edges of the row
+    before: Floats = sized(MAX_EDGES)  # by local edge of the route: share of those before it in the row
+    whole: Floats = sized(MAX_EDGES)  # by first edge: share of the row
+    owed_before: Floats = sized(MAX_EDGES)  # by local edge of the route: fee of those before it in the row
+    owed: Floats = sized(MAX_EDGES)  # by first edge: fee of the row
 
 
 @inlined

@@ -12,11 +12,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_gain, edge_slope
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Net
+from millrace.routing.scratch import sized
 
 FEW = 16  # paths; between more of them nothing is divided this way
 SHORTER = 0.4  # times the step, where it was too long
@@ -26,28 +25,16 @@ SHORTEST = 4  # steps tried
 class Parts(NamedTuple):
     """Paths with the input of each, and scratch; the first index is the path, `(path, hop)` are trades."""
 
-    paths: IntTable  # edges of the net
-    length: Ints
-    flow: Floats  # inputs
-    taken: FloatTable  # (path, hop): input of the trade
-    before: FloatTable  # (path, hop): what earlier paths have put into the same edge
-    slope: Floats  # what one more unit of input makes of the output of all paths
-    depth: Floats  # of the constant product that is like the path: its slope falls like 1 / (depth + more)²
-    wanted: Floats
-    old: Floats
-    open: Bools
-
-
-def make_parts(most: int, hops: int) -> Parts:
-    """Scratch for up to `most` paths of up to `hops` pools."""
-
-    def f() -> Floats:
-        return np.zeros(most)
-
-    trades, edges = np.zeros((most, hops)), np.zeros((most, hops), np.int32)
-    return Parts(
-        edges, np.zeros(most, np.int32), f(), trades, trades.copy(), f(), f(), f(), f(), np.zeros(most, np.bool_)
-    )
+    paths: IntTable = sized("paths", "hops")  # edges of the net
+    length: Ints = sized("paths")
+    flow: Floats = sized("paths")  # inputs
+    taken: FloatTable = sized("paths", "hops")  # (path, hop): input of the trade
+    before: FloatTable = sized("paths", "hops")  # (path, hop): what earlier paths have put into the same edge
+    slope: Floats = sized("paths")  # what one more unit of input makes of the output of all paths
+    depth: Floats = sized("paths")  # of the constant product like the path: its slope falls as 1 / (depth + more)²
+    wanted: Floats = sized("paths")
+    old: Floats = sized("paths")
+    open: Bools = sized("paths")
 
 
 @kernel

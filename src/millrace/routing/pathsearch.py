@@ -15,10 +15,11 @@ from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_gain, edge_out
 from millrace.routing.net import Bools, Floats, FloatTable, Ints, IntTable, Longs, Net
-from millrace.routing.parts import FEW, Parts, make_parts
+from millrace.routing.parts import FEW, Parts
+from millrace.routing.scratch import make, sized
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair, path_fee, path_share
-from millrace.routing.together import Meeting, make_meeting
-from millrace.routing.work import MAX_EDGES, MAX_HOPS
+from millrace.routing.together import Meeting
+from millrace.routing.work import LEVELS, MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
 BARELY = 1e-9
@@ -38,73 +39,58 @@ BUDGET = 400_000  # edge evaluations per search; a search that hits it answers w
 class Beam(NamedTuple):
     """Where to search: token t is sold in the pairs `pairs[begin[t] : end[t]]`."""
 
-    begin: Ints
-    end: Ints
-    pairs: Ints
+    begin: Ints = sized("tokens")
+    end: Ints = sized("tokens")
+    pairs: Ints = sized("pairs")
 
 
 class PathWork(NamedTuple):
     """Scratch of the path search and its answer: `paths[k, :length[k]]` edges, `flow[k]` input."""
 
-    amount: FloatTable  # (hop, token)
-    fees: FloatTable  # (hop, token): of the pools that brought the amount, in units of the sink
-    by: IntTable  # (hop, token): edge that brought the amount
-    taken: FloatTable  # (hop, token): share of the transaction that bringing it takes, where that may be too much
-    reached: IntTable  # (hop, i): tokens reached with that many hops
-    fill: Ints  # (hop): how many
-    used: Floats  # by edge: input of earlier chunks
-    paths: IntTable
-    length: Ints
-    flow: Floats
-    single: Ints  # the best single path
-    work: Longs
-    every: Beam
-    beam: Beam
-    listed: Ints  # scratch: pairs
-    marked: Bools  # (pair): scratch, False between uses
-    seeds: Ints  # edges of which a beam is made
-    parts: Parts  # paths that are exchanged for others
-    kept: Parts  # the best of them
-    old: Floats  # inputs of these paths before an exchange
-    other: Ints  # the path that may come in
-    replaced: Ints  # the one in whose place
-    stocks: Ints  # edges of pools at a rate: they pay the same for each unit, and then nothing
-    aside: Floats  # (stock): what of the amount is kept for it, if it is small
-    meeting: Meeting
+    amount: FloatTable = sized(LEVELS, "tokens")  # (hop, token)
+    fees: FloatTable = sized(LEVELS, "tokens")  # (hop, token): of the pools that brought it, in units of the sink
+    by: IntTable = sized(LEVELS, "tokens")  # (hop, token): edge that brought the amount
+    taken: FloatTable = sized(LEVELS, "tokens")  # (hop, token): its share of a transaction, where that may be too much
+    reached: IntTable = sized(LEVELS, "tokens")  # (hop, i): tokens reached with that many hops
+    fill: Ints = sized(LEVELS)  # (hop): how many
+    used: Floats = sized("edges")  # by edge: input of earlier chunks
+    paths: IntTable = sized(MAX_PATHS, MAX_HOPS)
+    length: Ints = sized(MAX_PATHS)
+    flow: Floats = sized(MAX_PATHS)
+    single: Ints = sized(MAX_HOPS)  # the best single path
+    work: Longs = sized(1)
+    every: Beam = sized()
+    beam: Beam = sized()
+    listed: Ints = sized("pairs")  # scratch: pairs
+    marked: Bools = sized("pairs")  # (pair): scratch, False between uses
+    seeds: Ints = sized(MAX_EDGES)  # edges of which a beam is made
+    parts: Parts = sized()  # paths that are exchanged for others
+    kept: Parts = sized()  # the best of them
+    old: Floats = sized(FEW)  # inputs of these paths before an exchange
+    other: Ints = sized(MAX_HOPS)  # the path that may come in
+    replaced: Ints = sized(MAX_HOPS)  # the one in whose place
+    stocks: Ints = sized("stocks")  # edges of pools at a rate: they pay the same for each unit, and then nothing
+    aside: Floats = sized("stocks")  # (stock): what of the amount is kept for it, if it is small
+    meeting: Meeting = sized()
 
 
 def make_path_work(net: Net) -> PathWork:
     """Scratch for searches in a net."""
-    levels, tokens, edges, pairs = MAX_HOPS + 1, net.core.size, net.src.size, net.pdst.size
+    pairs = net.pdst.size
     curved = np.flatnonzero(net.curve[: net.pair.size] >= 0)  # edges astray are in no pair, and on no path here
     curve = net.curve[curved]
     stocks = curved[net.kptr[curve + 1] - net.kptr[curve] == STRAIGHT].astype(np.int32)
-    return PathWork(
-        np.zeros((levels, tokens)),
-        np.zeros((levels, tokens)),
-        np.zeros((levels, tokens), np.int32),
-        np.zeros((levels, tokens)),
-        np.zeros((levels, tokens), np.int32),
-        np.zeros(levels, np.int32),
-        np.zeros(edges),
-        np.zeros((MAX_PATHS, MAX_HOPS), np.int32),
-        np.zeros(MAX_PATHS, np.int32),
-        np.zeros(MAX_PATHS),
-        np.zeros(MAX_HOPS, np.int32),
-        np.zeros(1, np.int64),
-        Beam(net.pptr[:-1].copy(), net.pptr[1:].copy(), np.arange(pairs, dtype=np.int32)),
-        Beam(np.zeros(tokens, np.int32), np.zeros(tokens, np.int32), np.zeros(pairs, np.int32)),
-        np.zeros(pairs, np.int32),
-        np.zeros(pairs, np.bool_),
-        np.zeros(MAX_EDGES, np.int32),
-        make_parts(FEW, MAX_HOPS),
-        make_parts(FEW, MAX_HOPS),
-        np.zeros(FEW),
-        np.zeros(MAX_HOPS, np.int32),
-        np.zeros(MAX_HOPS, np.int32),
-        stocks,
-        np.zeros(stocks.size),
-        make_meeting(edges, tokens, FEW, MAX_HOPS),
+    every = Beam(net.pptr[:-1].copy(), net.pptr[1:].copy(), np.arange(pairs, dtype=np.int32))
+    return make(
+        PathWork,
+        {"every": every, "stocks": stocks},
+        tokens=net.core.size,
+        edges=net.src.size,
+        pairs=pairs,
+        stocks=stocks.size,
+        paths=FEW,
+        hops=MAX_HOPS,
+        trades=FEW * MAX_HOPS,
     )
 
 

@@ -187,10 +187,16 @@ def fit(d: Floats, y: Floats, slope: Floats) -> FloatTable:
 
     Slopes are brought between those of the chords beside them. Returns rows of `KNOT_…`, none where there are too few.
     """
-    hull = np.empty(d.size, np.int32)
-    knots = np.zeros((_find_hull(d, y, slope, hull), 5))
+    hull = upper_hull(d, y, slope)
+    knots = np.zeros((hull.size, 5))
     _fill_knots(d, y, slope, hull, knots)
     return knots
+
+
+def upper_hull(d: Floats, y: Floats, slope: Floats) -> Ints:
+    """The numbers of the points on the upper concave hull."""
+    hull = np.empty(d.size, np.int32)
+    return hull[: _find_hull(d, y, slope, hull)]
 
 
 @kernel

@@ -8,38 +8,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.compiled import kernel
 from millrace.routing.net import Ints, Net
 from millrace.routing.parts import Parts
+from millrace.routing.scratch import sized
 
 
 class Meeting(NamedTuple):
     """The limits of a question, and scratch: what is by edge and by token is zero between uses."""
 
-    within: Ints  # [0]: most paths, [1]: most pools on one
+    within: Ints = sized(2)  # [0]: most paths, [1]: most pools on one
 
-    wanted: Ints  # (edge of the net): paths that trade there
-    come: Ints  # (edge of the net): those that have come to it
-    sales: Ints  # (token): edges that sell it and have not traded yet
-    depth: Ints  # (token): most pools on a way to it
-    at: Ints  # (path): trades made
-    arrived: Ints  # paths that have just come to their next trade
-    last: Ints  # (path): 1 if it was in the last trade
-    ready: Ints  # edges to which all of their paths have come
-
-
-def make_meeting(edges: int, tokens: int, paths: int, hops: int) -> Meeting:
-    """Scratch for so many paths."""
-
-    def ints(size: int) -> Ints:
-        return np.zeros(size, np.int32)
-
-    return Meeting(
-        ints(2), ints(edges), ints(edges), ints(tokens), ints(tokens), ints(paths), ints(paths), ints(paths),
-        ints(paths * hops),
-    )  # fmt: skip
+    wanted: Ints = sized("edges")  # (edge of the net): paths that trade there
+    come: Ints = sized("edges")  # (edge of the net): those that have come to it
+    sales: Ints = sized("tokens")  # (token): edges that sell it and have not traded yet
+    depth: Ints = sized("tokens")  # (token): most pools on a way to it
+    at: Ints = sized("paths")  # (path): trades made
+    arrived: Ints = sized("paths")  # paths that have just come to their next trade
+    last: Ints = sized("paths")  # (path): 1 if it was in the last trade
+    ready: Ints = sized("trades")  # edges to which all of their paths have come
 
 
 @kernel

@@ -13,6 +13,7 @@ import numpy as np
 
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Bools, Floats, Ints, Longs, Words, WordTable
+from millrace.routing.scratch import sized
 from millrace.routing.shares import WHOLE
 from millrace.routing.tables import BITS, IN, KIND, LEAST, PYTHON, pays
 from millrace.routing.wide import WORD, Wide, less, minus, plus
@@ -76,38 +77,24 @@ class Looks(NamedTuple):
     could become `could`. `paid` is what a trade pays, `best` the score of the best path (see `ABOVE`).
     """
 
-    token: Ints
-    edge: Ints
-    before: Ints
-    depth: Ints
-    amount: WordTable
-    most: Floats
-    taken: Floats
-    fee: Floats
-    left: Floats
-    other: Ints
-    reached: Ints
-    waiting: Ints
-    listed: Ints
-    could: Floats
-    paid: Words
-    best: Words
-    floor: Floats  # [0]: what a path has to leave more than
-    at: Longs
-
-
-def make_looks(tokens: int, edges: int, widest: int, labels: int) -> Looks:
-    """Scratch for a graph in which no token has more than `widest` edges, and so many labels."""
-
-    def ints(size: int) -> Ints:
-        return np.empty(size, np.int32)
-
-    return Looks(
-        ints(labels), ints(labels), ints(labels), ints(labels), np.empty((labels, 2), np.uint64),
-        np.empty(labels), np.empty(labels), np.empty(labels), np.empty(labels), ints(labels), ints(tokens),
-        ints(labels), ints(widest), np.empty(edges), np.zeros(2, np.uint64), np.zeros(2, np.uint64), np.zeros(1),
-        np.zeros(9, np.int64),
-    )  # fmt: skip
+    token: Ints = sized("labels")
+    edge: Ints = sized("labels")
+    before: Ints = sized("labels")
+    depth: Ints = sized("labels")
+    amount: WordTable = sized("labels", 2)
+    most: Floats = sized("labels")
+    taken: Floats = sized("labels")
+    fee: Floats = sized("labels")
+    left: Floats = sized("labels")
+    other: Ints = sized("labels")
+    reached: Ints = sized("tokens")
+    waiting: Ints = sized("labels")
+    listed: Ints = sized("widest")
+    could: Floats = sized("edges")
+    paid: Words = sized(2)
+    best: Words = sized(2)
+    floor: Floats = sized(1)  # [0]: what a path has to leave more than
+    at: Longs = sized(LAST + 1)
 
 
 @inlined

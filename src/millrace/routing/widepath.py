@@ -18,8 +18,9 @@ from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.net import Floats, FloatTable, Ints, IntTable, Longs, Net, Words
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
+from millrace.routing.scratch import make, sized
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair
-from millrace.routing.work import MAX_HOPS
+from millrace.routing.work import LEVELS, MAX_HOPS
 
 FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
 EDGE_LABELS = 48_000  # about so many per hop in the whole market
@@ -40,46 +41,27 @@ class WideWork(NamedTuple):
     best spot rates, less these fees, and the share of the transaction, in a strict room.
     """
 
-    label: FloatTable  # (label, column)
-    edge: Ints  # (label): the edge that brought the amount
-    before: Ints  # (label): the label it came from, at that edge's source
-    tokens: Words  # (label): which tokens the partial path holds, hashed
-    passed: Words  # (label): a bit for each token before its last; some share one
-    fill: IntTable  # (hop, token): slots in use
-    reached: IntTable  # (hop, i): tokens with labels
-    listed: Ints  # (hop): how many of them
-    most: Floats  # (token): the last value kept, `NOTHING` between uses
-    ahead: FloatTable  # (hops left, token): best rate to the sink
-    first: IntTable  # (hops left, token): where that way goes first
-    second: FloatTable  # (hops left, token): best rate by any other way
-    path: Ints
-    best: Floats  # [0]: what the path pays
-    work: Longs  # [0]: edges evaluated in one search
-    known: Floats  # [0]: what whoever searches knows the ways on for
+    label: FloatTable = sized("labels", 4)  # (label, column)
+    edge: Ints = sized("labels")  # (label): the edge that brought the amount
+    before: Ints = sized("labels")  # (label): the label it came from, at that edge's source
+    tokens: Words = sized("labels")  # (label): which tokens the partial path holds, hashed
+    passed: Words = sized("labels")  # (label): a bit for each token before its last; some share one
+    fill: IntTable = sized(LEVELS, "tokens")  # (hop, token): slots in use
+    reached: IntTable = sized(LEVELS, "tokens")  # (hop, i): tokens with labels
+    listed: Ints = sized(LEVELS)  # (hop): how many of them
+    most: Floats = sized("tokens", fill=NOTHING)  # (token): the last value kept, `NOTHING` between uses
+    ahead: FloatTable = sized(LEVELS, "tokens")  # (hops left, token): best rate to the sink
+    first: IntTable = sized(LEVELS, "tokens")  # (hops left, token): where that way goes first
+    second: FloatTable = sized(LEVELS, "tokens")  # (hops left, token): best rate by any other way
+    path: Ints = sized(LEVELS)
+    best: Floats = sized(1)  # [0]: what the path pays
+    work: Longs = sized(1)  # [0]: edges evaluated in one search
+    known: Floats = sized(1)  # [0]: what whoever searches knows the ways on for
 
 
 def make_wide_work(tokens: int, slots: int) -> WideWork:
     """Scratch for nets of `tokens` tokens, with so many labels for each token."""
-    levels = MAX_HOPS + 1
-    labels = levels * tokens * slots
-    return WideWork(
-        np.zeros((labels, 4)),
-        np.zeros(labels, np.int32),
-        np.zeros(labels, np.int32),
-        np.zeros(labels, np.uint64),
-        np.zeros(labels, np.uint64),
-        np.zeros((levels, tokens), np.int32),
-        np.zeros((levels, tokens), np.int32),
-        np.zeros(levels, np.int32),
-        np.full(tokens, NOTHING),
-        np.zeros((levels, tokens)),
-        np.zeros((levels, tokens), np.int32),
-        np.zeros((levels, tokens)),
-        np.zeros(levels, np.int32),
-        np.zeros(1),
-        np.zeros(1, np.int64),
-        np.zeros(1),
-    )
+    return make(WideWork, tokens=tokens, labels=LEVELS * tokens * slots)
 
 
 @inlined

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from millrace.routing.compiled import inlined
 from millrace.routing.linear import Matrix, make_matrix
 from millrace.routing.net import Bools, Floats, Ints, Longs, Net
+from millrace.routing.scratch import make, sized
 
 MAX_EDGES = 1024
 MAX_HOPS = 16  # pools of one path, whatever is asked for
+LEVELS = MAX_HOPS + 1  # numbers of pools from none on
 MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
 BUCKETS = 4096  # of numbers by size, in which the largest are looked for
@@ -30,83 +30,65 @@ EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE, LONG = range(8)  # sl
 class Work(NamedTuple):
     """Arrays by local edge (`e…`), by local token (`t…`) and by token of the net (`n…`)."""
 
-    n: Longs
-    unit: Floats  # [0]: scaled amount of one unit of flow
-    e_edge: Ints  # edge of the net, or HOLD
-    e_a: Ints  # local token in
-    e_b: Ints  # local token out
-    e_ca: Floats
-    e_cb: Floats
-    e_curve: Ints
-    e_alive: Bools
-    e_z: Floats  # constant product: cb s_b - ca s_a; 0 for curves and for edges that are not alive
-    e_dz: Floats  # the same along the step
-    e_bend: Floats  # curve: -y'' at the best trade
-    e_d: Floats  # flow in
-    e_y: Floats  # flow out
-    e_w: Floats  # value carried, at the dual prices
-    e_use: Bools
-    e_order: Ints
-    e_loss: Floats
-    e_best: Bools
-    t_token: Ints
-    t_s: Floats  # sqrt(price)
-    t_amount: Floats  # injected
-    t_grad: Floats
-    t_step: Floats
-    t_old: Floats
-    t_best: Floats
-    t_list: Ints
-    t_in: Ints
-    t_out: Ints
-    t_mark: Ints
-    t_queue: Ints
-    hess: Matrix
-    n_sell: Ints  # local index of a token as seller, -1 outside the working set
-    n_buy: Ints  # local index of a token as buyer
-    n_price: Floats  # price of a token as seller, 0 for one that may not sell
-    n_paid: Floats  # price of a token as buyer, 0 for one that may not buy
-    n_over: Floats  # 1 / n_price of a token in the working set that may sell, 0 for one that may not
-    n_fetch: Floats  # what a token outside the set fetches there
-    n_yield: Floats  # how much of it is bought there for one unit of value
-    n_mark: Ints  # scratch, zero between uses
-    floor: Floats  # [0]: best spot rate that routes through a listed token or pair exceed
-    l_token: Ints  # listed core tokens
-    l_pair: Ints  # listed pairs
-    l_from: Ints  # the tokens they sell
-    t_outside: Ints  # tokens outside the working set that have a price of their own
-    m_in: Bools  # edge of the net is in the working set
-    c_edge: Ints  # candidates
-    c_token: Ints
-    c_score: Floats
-    c_level: Floats  # scratch
-    c_bucket: Ints  # scratch
-    point: Floats
-    best: Floats  # scratch
+    n: Longs = sized(8)
+    unit: Floats = sized(1)  # [0]: scaled amount of one unit of flow
+    e_edge: Ints = sized(MAX_EDGES)  # edge of the net, or HOLD
+    e_a: Ints = sized(MAX_EDGES)  # local token in
+    e_b: Ints = sized(MAX_EDGES)  # local token out
+    e_ca: Floats = sized(MAX_EDGES)
+    e_cb: Floats = sized(MAX_EDGES)
+    e_curve: Ints = sized(MAX_EDGES)
+    e_alive: Bools = sized(MAX_EDGES)
+    e_z: Floats = sized(MAX_EDGES)  # constant product: cb s_b - ca s_a; 0 for curves and for edges that are not alive
+    e_dz: Floats = sized(MAX_EDGES)  # the same along the step
+    e_bend: Floats = sized(MAX_EDGES)  # curve: -y'' at the best trade
+    e_d: Floats = sized(MAX_EDGES)  # flow in
+    e_y: Floats = sized(MAX_EDGES)  # flow out
+    e_w: Floats = sized(MAX_EDGES)  # value carried, at the dual prices
+    e_use: Bools = sized(MAX_EDGES)
+    e_order: Ints = sized(MAX_EDGES)
+    e_loss: Floats = sized(MAX_EDGES)
+    e_best: Bools = sized(MAX_EDGES)
+    t_token: Ints = sized(MAX_TOKENS)
+    t_s: Floats = sized(MAX_TOKENS)  # sqrt(price)
+    t_amount: Floats = sized(MAX_TOKENS)  # injected
+    t_grad: Floats = sized(MAX_TOKENS)
+    t_step: Floats = sized(MAX_TOKENS)
+    t_old: Floats = sized(MAX_TOKENS)
+    t_best: Floats = sized(MAX_TOKENS)
+    t_list: Ints = sized(MAX_TOKENS)
+    t_in: Ints = sized(MAX_TOKENS)
+    t_out: Ints = sized(MAX_TOKENS)
+    t_mark: Ints = sized(MAX_TOKENS)
+    t_queue: Ints = sized(MAX_TOKENS)
+    hess: Matrix = sized()
+    n_sell: Ints = sized("tokens")  # local index of a token as seller, -1 outside the working set
+    n_buy: Ints = sized("tokens")  # local index of a token as buyer
+    n_price: Floats = sized("tokens")  # price of a token as seller, 0 for one that may not sell
+    n_paid: Floats = sized("tokens")  # price of a token as buyer, 0 for one that may not buy
+    n_over: Floats = sized("tokens")  # 1 / n_price of a token in the working set that may sell, 0 for one that may not
+    n_fetch: Floats = sized("tokens")  # what a token outside the set fetches there
+    n_yield: Floats = sized("tokens")  # how much of it is bought there for one unit of value
+    n_mark: Ints = sized("tokens")  # scratch, zero between uses
+    floor: Floats = sized(1)  # [0]: best spot rate that routes through a listed token or pair exceed
+    l_token: Ints = sized("tokens")  # listed core tokens
+    l_pair: Ints = sized("listed")  # listed pairs
+    l_from: Ints = sized("listed")  # the tokens they sell
+    t_outside: Ints = sized("tokens")  # tokens outside the working set that have a price of their own
+    m_in: Bools = sized("edges")  # edge of the net is in the working set
+    c_edge: Ints = sized("candidates")  # candidates
+    c_token: Ints = sized("candidates")
+    c_score: Floats = sized("candidates")
+    c_level: Floats = sized("candidates")  # scratch
+    c_bucket: Ints = sized(BUCKETS)  # scratch
+    point: Floats = sized(3)
+    best: Floats = sized(MOST_BETWEEN)  # scratch
 
 
 def make_work(tokens: int, edges: int) -> Work:
     """Scratch for nets of up to `tokens` tokens and `edges` edges (about 1 MB)."""
-    me, mt, cand = MAX_EDGES, MAX_TOKENS, max(8192, 2 * edges)
-
-    def f(size: int) -> Floats:
-        return np.zeros(size)
-
-    def i(size: int) -> Ints:
-        return np.zeros(size, np.int32)
-
-    def b(size: int) -> Bools:
-        return np.zeros(size, np.bool_)
-
-    return Work(
-        np.zeros(8, np.int64), f(1),
-        i(me), i(me), i(me), f(me), f(me), i(me), b(me), f(me), f(me), f(me), f(me), f(me), f(me), b(me), i(me),
-        f(me), b(me),
-        i(mt), f(mt), f(mt), f(mt), f(mt), f(mt), f(mt), i(mt), i(mt), i(mt), i(mt), i(mt), make_matrix(mt),
-        i(tokens), i(tokens), f(tokens), f(tokens), f(tokens), f(tokens), f(tokens), i(tokens), f(1),
-        i(tokens), i(2 * edges + 1), i(2 * edges + 1), i(tokens), b(edges),
-        i(cand), i(cand), f(cand), f(cand), i(BUCKETS), f(3), f(MOST_BETWEEN),
-    )  # fmt: skip
+    matrix = {"hess": make_matrix(MAX_TOKENS)}
+    return make(Work, matrix, tokens=tokens, edges=edges, listed=2 * edges + 1, candidates=max(8192, 2 * edges))
 
 
 @inlined
