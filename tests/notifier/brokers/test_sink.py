@@ -18,6 +18,7 @@ from millrace.notifier.brokers import sink
 from millrace.notifier.brokers.cursor_file import Cursor, CursorFile
 from millrace.notifier.brokers.item import Item
 from millrace.notifier.brokers.sink import Bounds, Sink
+from millrace.notifier.rules.entry import Entry
 from millrace.runtime.settings import Secret
 from servers.redis_server import RedisServer
 
@@ -195,3 +196,23 @@ async def test_made_anew(tmp_path: Path) -> None:
         (tmp_path / f"journal.sqlite3{end}").unlink(missing_ok=True)
     _, (gap, *published) = await told(tmp_path, BLOCKS[3:5])
     assert gap.startswith(f"gap:{head + 1}:") and published == ids(BLOCKS[3:5])
+
+
+async def test_what_was_read_is_used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Redis is away few events are judged at a time; the journal is not read again for each few."""
+    away: dict[str, Any] = {"redis_url": Secret("redis://127.0.0.1:1/0"), "claim_group": unique_name()}
+    async with notifier(tmp_path, tail_bytes=1, claim_lease=0.1, **away) as running, peers(running) as connect:
+        node = await connect.node()
+        for nonce in range(60):
+            await node.save(save_block(0, nonce))
+        read, asked = running.journal.read, []
+
+        async def counted(after: int, max_bytes: int) -> list[Entry]:
+            asked.append(after)
+            return await read(after, max_bytes)
+
+        monkeypatch.setattr(running.journal, "read", counted)
+        async with publishing(running) as one:
+            sequences = [item.sequence for item in one.items]
+            assert sequences == sorted(set(sequences)) and len(sequences) == 60
+    assert len(asked) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.submission.admission import Admission
 from millrace.relayer.submission.batch import Batch
+from millrace.runtime.tasks import end_tasks
 from millrace.runtime.tracing import Tracer, TracingSettings
 
 TX = msgspec.json.encode(as_json(transfer(wallet(1))))
@@ -170,8 +172,12 @@ async def settle() -> None:
 
 
 @pytest.fixture
-async def setting() -> Setting:
-    return Setting()
+async def setting() -> AsyncIterator[Setting]:
+    """What is under way at a test's end is ended with it: nobody else holds these tasks."""
+    made = Setting()
+    yield made
+    here = asyncio.current_task()
+    await end_tasks(task for task in asyncio.all_tasks() if task is not here)
 
 
 async def test_the_next_is_taken_while_earlier_ones_are_finished(setting: Setting) -> None:

@@ -274,7 +274,7 @@ class Sink(ABC):
         if verdict is Verdict.WAIT:
             await asyncio.sleep(_POLL_SECONDS)
             return []
-        self._ahead = 0, []
+        self._ahead = items[-1].sequence, self._ahead[1][len(items) :]
         if verdict is Verdict.PUBLISH:
             return items
         for item in items:

@@ -107,7 +107,8 @@ def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter
         if tells:
             told.append((owner, kept))
         after.append(kept if owner == execution else _renamed(kept, owner))
-    pool.logs[:] = after
+    if after:  # to assign nothing would make a pool where the block has none
+        pool.logs[:] = after
     memory.remember_transfers(facts.shard, told, facts.leaving)
 
 
