@@ -16,7 +16,7 @@ from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.slices_pb2 import SlicedBlock
 from millrace.notifier.rules import slices
 
-_CLOSELY = 1000  # messages are looked at closely after the last that had reason: a minute of four shards, three nodes each
+_CLOSELY = 1000  # messages, after the last that had reason to be: a minute of four shards with three nodes each
 
 
 class Digests:
