@@ -123,7 +123,7 @@ async def test_ids_that_cost_nothing_push_out_none_that_costs(monkeypatch: pytes
     asked for longest ago goes."""
     monkeypatch.setattr(referrals, "MAX_KNOWN", 4)
     adopted: list[AggregatorSettings] = []
-    known = Referrals(ON, Contract({n: 30 for n in range(7, 12)}), adopted.append)
+    known = Referrals(ON, Contract(dict.fromkeys(range(7, 12), 30)), adopted.append)
     known.note(7, WRAPPED)
     await until(lambda: known.of(7).source == "contract")
     for number in range(100, 106):

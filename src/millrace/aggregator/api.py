@@ -303,7 +303,8 @@ class Api:
             snapshot.remember(asked, body)
             return body
 
-        return snapshot.answered(asked) or await self.answering.once((snapshot.id, asked), make)
+        known = snapshot.answered(asked)
+        return known if known is not None else await self.answering.once((snapshot.id, asked), make)
 
     async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
         """GET /api/v1/tokens, /pools and /prices."""
