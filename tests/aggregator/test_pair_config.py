@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator
 
@@ -73,3 +74,33 @@ async def test_who_has_no_time_left_asks_for_pairs_in_vain(service: Alone, monke
     assert await config(service, PAIRS[0]) == known
     await config(service, PLAIN)
     await config(service, ("EGLD", WRAPPED))
+
+
+async def test_who_asks_at_the_same_time_waits_for_the_same(service: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pair is made once a snapshot also for those who ask while it is made."""
+    begun, made = threading.Event(), []
+
+    def late(held: Snapshot, token_in: str, token_out: str, most: int, planner: Planner | None = None) -> PairConfig:
+        made.append(token_in)
+        begun.wait(20)
+        return MADE(held, token_in, token_out, most, planner)
+
+    monkeypatch.setattr(quote, "pair_config", late)
+    asked = asyncio.gather(*(config(service, PAIRS[0]) for _ in range(5)))
+    async with service.session.get(service.base + "/health"):  # they are under way
+        begun.set()
+    first, *others = await asked
+    assert others == [first] * 4
+    assert made == [PAIRS[0][0]]
+
+
+@pytest.mark.parametrize(("named", "known"), [(0, "unknown tokenOut"), (1, "unknown tokenIn")])
+async def test_a_token_that_nobody_knows_is_said_at_once(
+    service: Alone, monkeypatch: pytest.MonkeyPatch, named: int, known: str
+) -> None:
+    """Beside an LP token, too: nothing has to be worked out for it, so no queue and no share matter."""
+    monkeypatch.setattr(TimeShares, "wait", lambda *_: 5.0)
+    for unknown in ("NOPE-123456", "A\nB"):
+        pair = (LP_TOKENS[0], unknown) if named == 0 else (unknown, LP_TOKENS[0])
+        body = await config(service, pair)
+        assert body == {"from": pair[0], "to": pair[1], "supported": False, "error": known}

@@ -118,6 +118,25 @@ async def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> N
     await known.close()
 
 
+async def test_ids_that_cost_nothing_push_out_none_that_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for many of them takes the fee off nobody's quote; with room for none but those that cost, the one
+    asked for longest ago goes."""
+    monkeypatch.setattr(referrals, "MAX_KNOWN", 4)
+    adopted: list[AggregatorSettings] = []
+    known = Referrals(ON, Contract(dict.fromkeys(range(7, 12), 30)), adopted.append)
+    known.note(7, WRAPPED)
+    await until(lambda: known.of(7).source == "contract")
+    for number in range(100, 106):
+        known.note(number, WRAPPED)
+    await until(lambda: known.of(105).source == "contract")
+    assert adopted[-1].referral_bps(7) == (0, 30)
+    for number in range(8, 12):
+        known.note(number, WRAPPED)
+        await until(lambda: known.of(number).source == "contract")  # noqa: B023
+    assert [adopted[-1].referral_bps(number) for number in range(7, 12)] == [(0, 0), *[(0, 30)] * 4]
+    await known.close()
+
+
 async def test_an_id_that_cannot_be_read_ends_nothing() -> None:
     """Whatever goes wrong with one, those after it are read, and its own answer says that it was not."""
 

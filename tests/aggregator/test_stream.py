@@ -113,6 +113,18 @@ async def test_what_an_event_takes_is_taken_off_who_asks_first(service: Service)
     assert events[0].data.startswith(b"event: quote")
 
 
+async def test_events_of_streams_that_left_are_bounded(service: Service) -> None:
+    """On a market that stands still, too: whoever asks anew and anew pushes out the oldest events."""
+    settings = AggregatorSettings(max_streams=8)
+    streams = stream.Streams(settings, service.feed, service.api.answering, lambda *_: None)
+    snapshot = service.api.usable()
+    for number in range(20):
+        question = QuoteRequest(token_in="EGLD", token_out="USDC-c76f1f", amount_in=10**18 + number)
+        assert (await streams.event(snapshot, question, "a")).data.startswith(b"event: quote")
+        assert len(streams._events) == min(number + 1, 8)
+        assert question in streams._events
+
+
 async def test_a_client_without_time_costs_others_no_event(service: Service) -> None:
     """Whose share is used up gets an error event; who asks the same at the same time gets the quote."""
     snapshot, shares = service.api.usable(), service.api.answering.shares

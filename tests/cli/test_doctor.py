@@ -121,9 +121,30 @@ def test_a_healthy_edge(answers: dict[str, Any]) -> None:
     edge = {"role": "edge", "signer": False, "signers": {"ws://one:8200": "ok", "ws://two:8200": "ok"}}
     answers["/health"] |= edge
     assert faults(services()) == []
-    answers["/health"] |= {"signers": {"ws://one:8200": "ok", "ws://two:8200": "away"}}
-    (fault,) = faults(services())
-    assert fault.subject == "relayer at ws://two:8200" and "away" in fault.text
+
+
+@pytest.mark.parametrize(
+    ("states", "grades"),
+    [
+        (("ok", "ok", "away"), ["warning"]),
+        (("ok", "not ready", "away"), ["fault", "warning"]),
+        (("not ready", "away"), ["fault", "fault"]),
+        (("away", "away"), ["fault", "fault"]),
+    ],
+)
+def test_a_relayer_that_an_edge_finds_away_may_be_standing_by(
+    answers: dict[str, Any], states: tuple[str, ...], grades: list[str]
+) -> None:
+    """Beside one that answers it is a warning, which ends no command with 1; where none answers each is a fault."""
+    signers = {f"ws://r{number}:8200": state for number, state in enumerate(states)}
+    answers["/health"] |= {"role": "edge", "signer": False, "signers": signers}
+    wrong = faults(services())
+    assert [finding.grade for finding in wrong] == grades
+    for finding in wrong:
+        url = finding.subject.removeprefix("relayer at ")
+        assert signers[url] != "ok" and signers[url] in finding.text
+    result = CliRunner().invoke(main, ["doctor", "--aggregator", "a", "--relayer", "relayer", "--notifier", "notifier"])
+    assert result.exit_code == ("fault" in grades), result.output
 
 
 @pytest.mark.parametrize(

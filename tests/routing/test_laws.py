@@ -44,6 +44,25 @@ def test_cycles_earn_no_less_with_more_before_and_after_their_fee(kind: str, see
     assert before > 0
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question("TK99X-4f1474", "USDT-f8c08c", 841_964_508_260_820_451_328),
+        Question("TK64X-3090ce", "TK6X-13d526", 2_548_703_560_214_016_163_840),
+    ],
+)
+def test_a_reverse_quote_does_not_ask_for_a_multiple_where_dust_pays_for_less(question: Question) -> None:
+    """What a forward quote pays because it sells into a pool that holds next to nothing is had for its input."""
+    market = make("dusty", seed=8)
+    limits = usual(market.planner, question.token_out)
+    forward = ask(market.planner, question, limits)
+    assert forward is not None
+    wanted = forward.execution.amount_out
+    asked = market.planner.reverse(question.token_in, question.token_out, wanted, limits, "hybrid").execution
+    assert asked.amount_in <= question.amount
+    assert asked.amount_out >= wanted
+
+
 def test_five_paths_pay_no_less_than_four_where_prices_are_off() -> None:
     """Who may use more paths is paid no less, also where the exchange of five ends below that of four."""
     market, rng = make("mispriced 3 %", seed=4431), random.Random(4431)

@@ -59,6 +59,7 @@ export const TOPICS_PER_CONNECTION = 60; // of 64, as of the control messages in
 const SILENCE_MS = 20_000; // pings are not seen here: after so long a question is asked
 const MAX_PENDING = 1_024;
 const ASKED = 2; // how often one connection is asked for a topic it does not answer, before another one is
+const RENEWED = 2; // connections given up for topics they do not answer, before those topics are
 const QUIET_MS = 2_000; // for the first acknowledgement; where none comes no further one is waited for
 
 /** One connection to `/ws`, made when it is first needed. */
@@ -73,6 +74,10 @@ export class Live {
   #closed = false;
   /** Whether control messages are acknowledged: the public interface does not promise it. */
   #acknowledges: boolean | undefined;
+  /** What has come over this connection. */
+  #came = { message: false, acknowledgement: false };
+  /** How many connections in a row were given up for topics that they did not answer. */
+  #renewed = 0;
 
   constructor(readonly url: string, readonly options: LiveOptions = {}) {}
 
@@ -240,6 +245,7 @@ export class Live {
   }
 
   #up(): void {
+    this.#came = { message: false, acknowledgement: false };
     this.#listen();
     for (const opened of this.#opened.splice(0)) opened();
     for (const [name, topic] of this.#topics) {
@@ -247,7 +253,10 @@ export class Live {
     }
   }
 
-  /** Subscribes again after a lost connection and says what was missed; a refusal ends the subscription. */
+  /**
+   * Subscribes again after a lost connection and says what was missed; a refusal ends the subscription. So does silence
+   * about this topic alone, on several connections: each that is given up costs all other topics what comes meanwhile.
+   */
   async #back(name: string, topic: Topic): Promise<void> {
     for (let asked = 1; ; asked++) {
       try {
@@ -255,19 +264,36 @@ export class Live {
         break;
       } catch (error) {
         if (this.#topics.get(name) !== topic) return;
-        if (error instanceof Refused) {
-          this.#topics.delete(name);
-          for (const queue of topic.queues) queue.end(error);
-          return;
-        }
+        if (error instanceof Refused) return this.#end(name, topic, error);
         if (!(error instanceof NoAnswer)) return; // lost again: the next one tells
-        if (asked === ASKED) return this.#socket?.renew("a subscription is not answered");
+        if (asked < ASKED) continue;
+        const isDead = !this.#came.message;
+        if (isDead || this.#renewed < RENEWED) {
+          if (!isDead) this.#renewed++;
+          return this.#socket?.renew("a subscription is not answered");
+        }
+        if (this.#came.acknowledgement) return this.#end(name, topic, error);
+        this.#acknowledges = false; // as where a first one is not answered
+        break;
       }
     }
+    // Lost while it waited to ask again, and told by the one that began then; or left.
+    if (!topic.away || this.#topics.get(name) !== topic) return;
     const from = topic.heard ?? Date.now();
     topic.away = false;
     topic.heard = Date.now();
     for (const queue of topic.queues) queue.push({ type: "missed", reason: "connection", from, to: topic.heard });
+    this.#stands();
+  }
+
+  #end(name: string, topic: Topic, error: Error): void {
+    this.#topics.delete(name);
+    for (const queue of topic.queues) queue.end(error);
+    this.#stands();
+  }
+
+  #stands(): void {
+    if (![...this.#topics.values()].some(({ away }) => away)) this.#renewed = 0;
   }
 
   #down(reason: string): void {
@@ -303,6 +329,7 @@ export class Live {
     }
     if (typeof message !== "object" || message === null) return;
     this.#socket?.works();
+    this.#came.message = true;
     if (message.action !== undefined) this.#reply(message);
     else if (message.type === "serverShutdown") this.#socket?.move(message as Shutdown, () => this.#idle());
     else if (typeof message.type === "string") {
@@ -311,7 +338,7 @@ export class Live {
   }
 
   #reply(message: Reply): void {
-    if (message.action === "subscribe") this.#acknowledges = true; // a late one, too
+    if (message.action === "subscribe") this.#acknowledges = this.#came.acknowledgement = true; // a late one, too
     const pending = this.#settle(String(message.requestId));
     if (!pending) return;
     const isNone = message.status === "failed" && !message.failed?.length; // refused as a whole

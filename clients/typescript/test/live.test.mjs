@@ -67,6 +67,65 @@ for (const [told, unanswered] of [["asked again", 1], ["and the connection is ma
   });
 }
 
+test("a topic that alone is never answered ends after a few connections, and the others stay on the last", { timeout: 20_000 }, async () => {
+  relayer.close();
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 100, attempts: 1 });
+  const gas = await relayer.subscribe("gasStats");
+  const one = await relayer.subscribe("address/erd1a");
+  service.control = ({ topic }) => (topic === "gasStats" ? undefined : { status: "ok" });
+  service.drop();
+  await assert.rejects(gas.next(), { name: "Unreachable" });
+  assert.equal(service.sockets.length, 4);
+  service.push(account("erd1a", 1));
+  assert.equal((await value(one)).type, "missed");
+  assert.equal((await value(one)).data.nonce, 1);
+  assert.equal(service.sockets.length, 4);
+});
+
+test("a service that acknowledges no more but tells is used all the same, and readers hear what they missed", { timeout: 20_000 }, async () => {
+  relayer.close();
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 100, attempts: 1 });
+  const gas = await relayer.subscribe("gasStats", { policy: "latest" });
+  const one = await relayer.subscribe("address/erd1a");
+  service.control = (_, socket) => void service.push({ type: "gasStats", data: { shard: 1 } }, socket);
+  service.drop();
+  const missed = await value(one);
+  assert.deepEqual([missed.type, missed.reason], ["missed", "connection"]);
+  service.push(account("erd1a", 1));
+  assert.equal((await value(one)).data.nonce, 1);
+  assert.equal(service.sockets.length, 4);
+  await gas.return();
+});
+
+test("connections over which nothing comes are given up for ever, and end no subscription", { timeout: 20_000 }, async () => {
+  relayer.close();
+  relayer = new Relayer("http://127.0.0.1:1", service.url, { timeoutMs: 20, attempts: 1 });
+  const gas = await relayer.subscribe("gasStats");
+  service.control = () => undefined;
+  service.drop();
+  await service.until(() => service.sockets.length === 6);
+  service.control = () => ({ status: "ok" });
+  assert.equal((await value(gas)).type, "missed");
+});
+
+test("what was missed is told once, also when the connection is lost while a topic waits to be asked for again", { timeout: 20_000 }, async () => {
+  relayer.close();
+  relayer = new Relayer("http://127.0.0.1:1", service.url, PATIENCE);
+  const gas = await relayer.subscribe("gasStats");
+  let refusals = 1;
+  const busy = { status: "fail", reason: "relayer busy", code: "relayer_busy", retryAfterMs: 500 };
+  service.control = () => (refusals-- > 0 ? busy : { status: "ok" });
+  service.drop();
+  await service.until(() => service.sent("subscribe", "gasStats").length === 2);
+  service.drop();
+  assert.equal((await value(gas)).type, "missed");
+  await service.until(() => service.sent("subscribe", "gasStats").length === 4);
+  for (const shard of [1, 2]) {
+    service.push({ type: "gasStats", data: { shard } });
+    assert.equal((await value(gas)).data?.shard, shard);
+  }
+});
+
 test("what is no message of the interface is passed over", async () => {
   const gas = await relayer.subscribe("gasStats");
   for (const word of [5, null, "text", [], { type: 5 }, { type: null }, { type: "address" }, { type: "tx-status", data: null }, { type: {} }]) service.push(word);

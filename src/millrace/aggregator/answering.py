@@ -18,9 +18,9 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Hashable, Iterable
 from enum import Enum, auto
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -90,7 +90,7 @@ class Answering:
         quick = Turns(THREADS[Lane.QUICK], shares)
         self._threads = {Lane.QUICK: quick, Lane.LONG: Turns(THREADS[Lane.LONG], shares, ahead=quick)}
         self._of_client: Counter[str] = Counter()
-        self._building: dict[tuple[str, Filter], asyncio.Future[Planner]] = {}
+        self._making: dict[Hashable, asyncio.Future[Any]] = {}
         self.waiting = 0
         """Jobs in the threads or before them."""
         self.refused = 0
@@ -164,19 +164,22 @@ class Answering:
         return await self._turn(job, client, latest, lane)
 
     async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
-        """Build the graph of a filter; whoever asks at the same time waits for the same.
+        """Build the graph of a filter."""
+        return await self.once((snapshot.id, chosen), lambda: self._build(snapshot, chosen, client))
+
+    async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+        """What is made in a thread; whoever asks for the same at the same time waits for the same.
 
         Where the client who asked first is refused, the next one's turn is taken.
         """
-        key = (snapshot.id, chosen)
         while True:
-            building = self._building.get(key)
-            first = building is None
-            if building is None:
-                building = self._building[key] = asyncio.ensure_future(self._build(snapshot, chosen, client))
-                building.add_done_callback(lambda _: self._building.pop(key, None))
+            making: asyncio.Future[T] | None = self._making.get(key)
+            first = making is None
+            if making is None:
+                making = self._making[key] = asyncio.ensure_future(make())
+                making.add_done_callback(lambda _: self._making.pop(key, None))
             try:
-                return await asyncio.shield(building)
+                return await asyncio.shield(making)
             except Busy:
                 if first:
                     raise

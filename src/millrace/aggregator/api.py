@@ -283,7 +283,8 @@ class Api:
         """GET /api/v1/pair-config."""
         snapshot = self.usable()
         pair = parse_pair(_query(request))
-        if snapshot.main.trades_liquidity(*map(snapshot.inner, pair), liquidity=False):
+        known = all(token in snapshot.decimals for token in pair)  # else that is all there is to say
+        if known and snapshot.main.trades_liquidity(*map(snapshot.inner, pair), liquidity=False):
             body = await self._pair_of_liquidity(snapshot, *pair, self._client(request))
         else:
             body = encode(quote.pair_config(snapshot, *pair, self._settings.max_hops))
@@ -292,15 +293,18 @@ class Api:
     async def _pair_of_liquidity(self, snapshot: Snapshot, token_in: str, token_out: str, client: str) -> bytes:
         """The record of a pair with an LP token, which takes long, and is asked for again and again."""
         asked = f"\n{token_in}\n{token_out}"  # no query string has such lines
-        body = snapshot.answered(asked)
-        if body is None:
-            most = self._settings.max_hops
+        most = self._settings.max_hops
+
+        async def make() -> bytes:
             found = await self.answering.run(
                 lambda _: quote.pair_config(snapshot, token_in, token_out, most, snapshot.twin(snapshot.main)), client
             )
             body = encode(found)
             snapshot.remember(asked, body)
-        return body
+            return body
+
+        known = snapshot.answered(asked)
+        return known if known is not None else await self.answering.once((snapshot.id, asked), make)
 
     async def _listed(self, ask: Listing, request: web.Request) -> web.Response:
         """GET /api/v1/tokens, /pools and /prices."""

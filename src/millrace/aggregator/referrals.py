@@ -38,7 +38,8 @@ PROBE = TOTAL_BPS
 PROBE_GAS = 30_000_000
 """A call and a wrap take 9 M with a referral (`routing/costs.py`); what is not used costs a simulation nothing."""
 MAX_KNOWN = 256
-"""Referrals remembered beside those of the setting; beyond, the one asked for longest ago is forgotten."""
+"""Referrals remembered beside those of the setting; beyond, the one asked for longest ago is forgotten, of those first
+that cost nothing as far as is known: whoever asks for many of them must not take a fee off anybody's quote."""
 _HAVE = re.compile(r"Slippage limit exceeded: have (\d{1,78}), need (\d{1,78})")
 
 
@@ -94,12 +95,18 @@ class Referrals:
             self._asked[referral_id] = None
             self._asked.move_to_end(referral_id)
             if len(self._asked) > MAX_KNOWN:
-                oldest, _ = self._asked.popitem(last=False)
-                self._readings.pop(oldest, None)
+                self._forget_one(referral_id)
         if referral_id not in self._readings:
             self._due.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
+
+    def _forget_one(self, noted: int) -> None:
+        """Any but the one just noted."""
+        others = [name for name in self._asked if name != noted]
+        oldest = next((name for name in others if not self._readings.get(name, Reading(None, 0)).bps), others[0])
+        del self._asked[oldest]
+        self._readings.pop(oldest, None)
 
     def of(self, referral_id: int) -> ReferralResponse:
         """What is known at present."""

@@ -91,7 +91,8 @@ class Streams:
         self._turn = asyncio.Lock()
         self._events: dict[QuoteRequest, _Event] = {}
         self._events_of = ""
-        """The snapshot that `_events` belong to; there are at most as many as streams."""
+        """The snapshot that `_events` belong to; there are at most as many as there may be streams. A market may stand
+        still for long, and streams that have left leave their events."""
         self._waits: dict[asyncio.Timeout, QuoteRequest] = {}
         """Streams that have said all there was to say, by when they look again."""
 
@@ -215,6 +216,8 @@ class Streams:
         while True:
             event = events.get(question)
             if event is None:
+                while len(events) >= self._settings.max_streams:
+                    del events[next(iter(events))]
                 event = events[question] = _Event(
                     client, asyncio.create_task(self._answered(snapshot, question, client))
                 )

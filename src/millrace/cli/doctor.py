@@ -182,10 +182,14 @@ def _of_relayer(health: dict[str, Any]) -> Iterator[Finding]:
 
 def _of_signers(states: dict[str, str]) -> Iterator[Finding]:
     """Those an edge forwards to: it has no signing process of its own."""
-    states = {url: state for url, state in states.items() if state != "ok"}
+    answered = "ok" in states.values()
     for url, state in sorted(states.items()):
+        if state == "ok":
+            continue
+        # A relayer without a seat is not there for edges, and well: only its own /health tells it from a lost one.
+        grade: Grade = "warning" if state == "away" and answered else "fault"
         remedy = "ask its operators' port for /health: one that stands by for a seat is well; see docs/edges.md"
-        yield Finding("fault", f"relayer at {url}", f"an edge finds it {state}", remedy)
+        yield Finding(grade, f"relayer at {url}", f"an edge finds it {state}", remedy)
 
 
 def _of_keys(ready: dict[str, Any]) -> Iterator[Finding]:

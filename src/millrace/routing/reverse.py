@@ -1,11 +1,12 @@
 """Reverse quotes: the smallest input whose exact execution pays a wanted output.
 
-The best output is, but for rounding, a concave function of the input. A few forward answers close in on the input;
-the best single path's exact inverse is never exceeded. Then the plan found is walked with ever smaller inputs until
-one unit less would not pay enough, and the forward search is asked again for that input: the answer is an input for
-which the forward quote pays what is wanted, too, but not for one unit less. At the end the payments are put in an order
-in which also the very instructions of the answer pay too little for one unit less. Where no order does that, because
-paths share pools, every payment is cut down to what it needs.
+The best output is, but for rounding and pools of next to nothing, a concave function of the input. A few forward
+answers close in on the input, and half of it is tried as long as that pays enough; the best single path's exact inverse
+is never exceeded. Then the plan found is walked with ever smaller inputs until one unit less would not pay enough, and
+the forward search is asked again for that input: the answer is an input for which the forward quote pays what is
+wanted, too, but not for one unit less. At the end the payments are put in an order in which also the very instructions
+of the answer pay too little for one unit less. Where no order does that, because paths share pools, every payment is
+cut down to what it needs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def smallest(question: Question, spot: float) -> Route:
 
     Raises `PlanError` if no input pays enough.
     """
-    best = _bracket(question, spot)
+    best = _halved(question, _bracket(question, spot))
     guess = math.ceil(question.wanted / spot) if best is None else best.execution.amount_in
     single = question.single(max(1, guess))
     if single is not None and (best is None or single.amount_in < best.execution.amount_in):
@@ -115,6 +116,20 @@ def _bracket(question: Question, spot: float) -> Route | None:
         if following in (low, high, guess) or following > MAX_AMOUNT or question.late():
             break
         guess = following
+    return best
+
+
+def _halved(question: Question, best: Route | None) -> Route | None:
+    """The route with its input halved as long as that pays enough.
+
+    The output leaps where a pool that holds next to nothing is sold into: of its few units little input pays as much as
+    a multiple of it does on other ways, which the steps from above never come to see.
+    """
+    while best is not None and best.execution.amount_in > 1 and not (question.slow or question.late()):
+        less = question.forward(best.execution.amount_in // 2)
+        if less is None or less.execution.amount_out < question.wanted:
+            break
+        best = less
     return best
 
 
