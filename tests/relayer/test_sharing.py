@@ -37,6 +37,7 @@ from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.network import account_source
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Kind, Origin
@@ -893,6 +894,23 @@ async def test_what_was_signed_and_ran_is_accepted_by_any_of_them(several: Sever
     await told_over(two, 0)
     for kind, asked in (("relay", tx), ("sign", tx), ("broadcast", first.tx)):
         assert await asked_to(kind, two, asked) == first
+
+
+@pytest.mark.parametrize("balance", [10**18, 5])
+async def test_what_ran_is_accepted_where_it_was_refused_for_something_else_first(
+    several: Several, monkeypatch: pytest.MonkeyPatch, balance: int
+) -> None:
+    """The account is found to be past it only when the chain API is asked, for a nonce too high or a balance too low."""
+    monkeypatch.setattr(account_source, "REFRESH_SECONDS", 0)
+    one, two = await several.start("one"), await several.start("two")
+    several.world.api.set(ALICE.public, 0, balance)
+    await two.service.accounts.know(ALICE.public)
+    several.world.api.set(ALICE.public, 0, 10**18)
+    txs = [transfer(ALICE, nonce, value=6) for nonce in range(3)]
+    assert await submit(one, *txs) == ["ok"] * 3
+    several.world.api.set(ALICE.public, 3, 10**18)
+    assert await submit(two, txs[2 if balance > 5 else 0]) == ["pending"]
+    assert await submit(two, transfer(ALICE, 2)) == ["nonce too low"]
 
 
 async def test_what_ran_and_another_gave_up_is_refused_in_its_words(several: Several) -> None:
