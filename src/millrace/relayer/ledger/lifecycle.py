@@ -100,10 +100,10 @@ class Lifecycle:
     def withdraw(self, entry: Entry, reason: Reason) -> None:
         """The signing process refused a journalled entry.
 
-        It is given back only when nobody has read an earlier answer: else its signature may have left, and it keeps
-        (sender, nonce) and its fee at risk until the chain is past it.
+        It is given back only when no other question can have been answered with a signature, which may have left: else
+        it keeps (sender, nonce) and its fee at risk until the chain is past it.
         """
-        if entry.sign_requests == 1 and entry.state == "journalled":
+        if entry.sign_requests == 0 and entry.state == "journalled":
             entry.refusal = reason
             self._end(entry, "superseded", 0)
             self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
