@@ -947,6 +947,32 @@ async def test_what_cannot_be_asked_is_not_refused_for_good(several: Several) ->
     assert isinstance(await relayed(two, tx), Accepted)
 
 
+async def test_what_needs_no_word_of_the_server_does_not_wait_for_it(several: Several) -> None:
+    """While it is away something waits to be told it as broadcast: refusals and pauses do not, nor does who asks for
+    that once more; it is told when the server is back."""
+    one = await several.start("one")
+    signed, sharing, lifecycle = transfer(ALICE, 0), one.service.sharing, one.service.lifecycle
+    assert sharing is not None and isinstance(await only_signed(one, signed), Accepted)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    ask, sharing._seats._db.ask = sharing._seats._db.ask, away  # type: ignore[method-assign]
+    first = asyncio.ensure_future(relayed(one, signed))
+    async with asyncio.timeout(10):
+        while sharing._telling is None or sharing.failed is None:
+            await asyncio.sleep(0.005)
+        for tx in (signed, signed, transfer(ALICE, 2)):
+            answer = await relayed(one, tx)
+            assert (answer.reason, answer.retry_after_ms) == ("not ready", 5_000)
+        await lifecycle.pause(frozenset({1}))
+        await lifecycle.pause(frozenset())
+        assert not lifecycle.sponsor.paused and not first.done()
+        sharing._seats._db.ask = ask  # type: ignore[method-assign]
+        assert isinstance(await first, Accepted)
+    assert isinstance(await relayed(one, signed), Accepted)
+
+
 async def test_a_first_submission_asks_the_claims_once(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of whoever goes on where it is nothing is asked but the claim, and of all who wait for an answer at once."""
     one, two = await several.start("one"), await several.start("two")

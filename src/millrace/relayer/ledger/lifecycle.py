@@ -277,7 +277,7 @@ class Lifecycle:
         """
         self.sponsor.paused |= shards
         self._journal.keep_pause(shards)
-        await self._journal.flush()
+        await self._journal.written()
         self.sponsor.paused = shards
 
     def nonce_heard(self, sender: bytes, nonce: int) -> None:

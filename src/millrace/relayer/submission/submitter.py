@@ -290,7 +290,7 @@ class Submitter:
     async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
-            await self._journal.flush()  # its last words may still be on their way to the disk
+            await self._journal.written()  # its last words may still be on their way to the disk
         accepted = self._finisher.done_before(item.tx, item.parsed.client_hash, item.parsed.sdk_hash)
         if accepted is not None:
             raise _Repeated(accepted)
