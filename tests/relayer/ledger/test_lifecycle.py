@@ -515,12 +515,16 @@ async def test_what_the_policy_refused_at_a_start_is_signed_once_it_allows_it(wo
     world.service.journal.change(lambda connection: connection.execute("DELETE FROM signatures").close())
     await world.stop()
     world.api.submitted.clear()
-    await start(world, "paused_shards = [1]")
+    await start(world, "paused_shards = [1]", regossip_seconds=0.1)
     entry = world.service.lifecycle.inflight.of_sender(ALICE.public)[0]
     assert entry.state == "journalled" and not world.api.submitted
+    entry.created_ms -= 700_000  # longer ago than it would be sent
     (world.folder / "policy.toml").write_text(seal("paused_shards = []"))
-    await world.api.wait_submitted(1)
-    assert entry.state == "signed" and entry.sending
+    await world.api.wait_submitted(2)
+    assert entry.state == "signed" and entry.sending, "its time on the network begins now"
+    await world.service.journal.written()
+    (record,) = world.service.journal.open_records()
+    assert record.created_ms == entry.created_ms > time.time() * 1000 - 60_000
 
 
 async def test_what_was_refused_after_a_start_is_asked_for_again(
