@@ -517,6 +517,7 @@ async def test_who_does_not_share_is_refused(several: Several) -> None:
     await one.end()
     with pytest.raises(JournalError, match="claims_url"):
         await several.start("one", **alone)
+    await several.start("one", **alone, key_files=(), forward_to=("ws://127.0.0.1:1",))  # an edge signs nothing
 
 
 async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
