@@ -901,7 +901,7 @@ async def test_what_was_signed_and_ran_is_accepted_by_any_of_them(several: Sever
 async def test_what_ran_is_accepted_where_it_was_refused_for_something_else_first(
     several: Several, monkeypatch: pytest.MonkeyPatch, balance: int
 ) -> None:
-    """The account is found to be past it only when the chain API is asked, for a nonce too high or a balance too low."""
+    """That the account is past it the chain API says, asked for a nonce too high or a balance too low."""
     monkeypatch.setattr(account_source, "REFRESH_SECONDS", 0)
     one, two = await several.start("one"), await several.start("two")
     several.world.api.set(ALICE.public, 0, balance)

@@ -306,7 +306,7 @@ async def test_an_edge_has_no_keys(tmp_path: Path, kind: str) -> None:
 
 
 async def test_an_edge_has_nothing_to_claim(tmp_path: Path) -> None:
-    """It would hold a seat, which a relayer with keys then has to wait for: the start says which setting to leave out."""
+    """It would hold a seat that a relayer with keys waits for: the start says which setting to leave out."""
     async with asyncio.timeout(10):
         with pytest.raises(ValueError, match="an edge claims nothing"):
             await Front(tmp_path).start(["ws://127.0.0.1:1"], claims_url=Secret("postgresql://u:p@127.0.0.1:1/none"))

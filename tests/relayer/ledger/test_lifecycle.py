@@ -467,7 +467,7 @@ async def test_a_refusal_gives_back_what_nobody_has_a_signature_of(world: Any) -
 
 @pytest.mark.parametrize("last", ["no", "lost", "signed"])
 async def test_what_is_asked_for_twice_and_refused_is_given_back(world: Any, last: str) -> None:
-    """Of two questions at the same moment one "no" says nothing of the other's answer, two say that nothing is signed."""
+    """Of two questions at one moment one "no" says nothing of the other's answer, two say that nothing is signed."""
     await start(world, sign_wait=0)
     service, answers = world.service, [asyncio.Event(), asyncio.Event()]
     told: list[Any] = []

@@ -67,8 +67,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     asking: bool = False
     """Whether the signing process is being asked for it now."""
     sign_requests: int = 0
-    """Questions to the signing process that were answered with a signature, or still may be; an entry read from disk may
-    have one of an earlier process."""
+    """Questions to the signing process that were answered with a signature, or still may be; an entry read from disk
+    may have one of an earlier process."""
     end: End | None = None
     refusal: Reason | None = None
     """Why it is over without a signature, accepted or not."""
