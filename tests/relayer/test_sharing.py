@@ -37,6 +37,7 @@ from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.network import account_source
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Kind, Origin
@@ -516,6 +517,7 @@ async def test_who_does_not_share_is_refused(several: Several) -> None:
     await one.end()
     with pytest.raises(JournalError, match="claims_url"):
         await several.start("one", **alone)
+    await several.start("one", **alone, key_files=(), forward_to=("ws://127.0.0.1:1",))  # an edge signs nothing
 
 
 async def test_row_10_a_start_waits_for_a_server_that_has_forgotten(
@@ -895,6 +897,23 @@ async def test_what_was_signed_and_ran_is_accepted_by_any_of_them(several: Sever
         assert await asked_to(kind, two, asked) == first
 
 
+@pytest.mark.parametrize("balance", [10**18, 5])
+async def test_what_ran_is_accepted_where_it_was_refused_for_something_else_first(
+    several: Several, monkeypatch: pytest.MonkeyPatch, balance: int
+) -> None:
+    """That the account is past it the chain API says, asked for a nonce too high or a balance too low."""
+    monkeypatch.setattr(account_source, "REFRESH_SECONDS", 0)
+    one, two = await several.start("one"), await several.start("two")
+    several.world.api.set(ALICE.public, 0, balance)
+    await two.service.accounts.know(ALICE.public)
+    several.world.api.set(ALICE.public, 0, 10**18)
+    txs = [transfer(ALICE, nonce, value=6) for nonce in range(3)]
+    assert await submit(one, *txs) == ["ok"] * 3
+    several.world.api.set(ALICE.public, 3, 10**18)
+    assert await submit(two, txs[2 if balance > 5 else 0]) == ["pending"]
+    assert await submit(two, transfer(ALICE, 2)) == ["nonce too low"]
+
+
 async def test_what_ran_and_another_gave_up_is_refused_in_its_words(several: Several) -> None:
     """What another relayer wrote off is `written off`, whoever is asked; what gave way has a nonce that is too low."""
     one, two = await several.start("one"), await several.start("two")
@@ -927,6 +946,32 @@ async def test_what_cannot_be_asked_is_not_refused_for_good(several: Several) ->
         while two.service.sharing.failed is not None:
             await asyncio.sleep(0.01)
     assert isinstance(await relayed(two, tx), Accepted)
+
+
+async def test_what_needs_no_word_of_the_server_does_not_wait_for_it(several: Several) -> None:
+    """While it is away something waits to be told it as broadcast: refusals and pauses do not, nor does who asks for
+    that once more; it is told when the server is back."""
+    one = await several.start("one")
+    signed, sharing, lifecycle = transfer(ALICE, 0), one.service.sharing, one.service.lifecycle
+    assert sharing is not None and isinstance(await only_signed(one, signed), Accepted)
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    ask, sharing._seats._db.ask = sharing._seats._db.ask, away  # type: ignore[method-assign]
+    first = asyncio.ensure_future(relayed(one, signed))
+    async with asyncio.timeout(10):
+        while sharing._telling is None or sharing.failed is None:
+            await asyncio.sleep(0.005)
+        for tx in (signed, signed, transfer(ALICE, 2)):
+            answer = await relayed(one, tx)
+            assert (answer.reason, answer.retry_after_ms) == ("not ready", 5_000)
+        await lifecycle.pause(frozenset({1}))
+        await lifecycle.pause(frozenset())
+        assert not lifecycle.sponsor.paused and not first.done()
+        sharing._seats._db.ask = ask  # type: ignore[method-assign]
+        assert isinstance(await first, Accepted)
+    assert isinstance(await relayed(one, signed), Accepted)
 
 
 async def test_a_first_submission_asks_the_claims_once(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:

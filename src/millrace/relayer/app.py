@@ -172,6 +172,8 @@ class Service:
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
         if settings.forward_to and settings.edges:
             raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
+        if settings.forward_to and settings.claims_url:
+            raise ValueError("an edge claims nothing: leave out forward_to, or claims_url")
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
@@ -427,7 +429,8 @@ class Service:
         `is_whole`: no safe start was made. Raises `JournalError`.
         """
         if not self.settings.claims_url:
-            if (shared := self.journal.shared_with()) is not None:
+            signs = not self.settings.forward_to
+            if signs and (shared := self.journal.shared_with()) is not None:
                 raise JournalError(
                     f"{self.journal.path.parent} shares its claims with others ({shared}): set `claims_url` again. "
                     "Alone it would sign what they have signed"

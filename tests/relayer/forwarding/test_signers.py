@@ -19,6 +19,7 @@ from millrace.relayer.forwarding import upstream, wire
 from millrace.relayer.forwarding.parts import Routed
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.wire import Refusal
+from millrace.runtime.settings import Secret
 from relayer.conftest import Front
 
 ALICE = wallet(1)
@@ -302,6 +303,13 @@ async def test_an_edge_has_no_keys(tmp_path: Path, kind: str) -> None:
     """A relayer that has keys does not forward: its start says which of the two to leave out."""
     with pytest.raises(ValueError, match="an edge has no keys"):
         await Front(tmp_path).start(["ws://127.0.0.1:1"], **{kind: ("x",)})
+
+
+async def test_an_edge_has_nothing_to_claim(tmp_path: Path) -> None:
+    """It would hold a seat that a relayer with keys waits for: the start says which setting to leave out."""
+    async with asyncio.timeout(10):
+        with pytest.raises(ValueError, match="an edge claims nothing"):
+            await Front(tmp_path).start(["ws://127.0.0.1:1"], claims_url=Secret("postgresql://u:p@127.0.0.1:1/none"))
 
 
 async def test_an_edge_is_no_relayer_to_edges(tmp_path: Path) -> None:

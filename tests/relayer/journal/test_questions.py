@@ -82,13 +82,33 @@ async def test_what_cannot_be_read_is_told_to_who_asked_for_it() -> None:
     assert server.statements == [3, 1, 1, 1]
 
 
-async def test_a_server_that_is_away_is_asked_once_for_all() -> None:
-    """Nobody waits for the patience of those before it."""
+async def test_a_server_that_is_away_is_asked_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the patience of those before it, also who would be asked for with the next statement."""
+    monkeypatch.setattr(questions, "AT_ONCE", 2)
     server = Server()
     server.error = Unavailable("away")
     asked, turn = about(server)
     answers = await waiting(asked, [b"a", b"b", b"c"], turn)
-    assert [type(answer) for answer in answers] == [Unavailable] * 3 and server.statements == [3]
+    assert [type(answer) for answer in answers] == [Unavailable] * 3 and server.statements == [2]
+    server.error = None
+    assert sorted(await asked.about(b"a", 2, 4)) == [2, 3, 4], "the next one asks anew"
+
+
+async def test_a_server_that_goes_away_while_each_is_asked_alone_is_asked_once() -> None:
+    """After a damaged claim the questions of a statement go alone: not those of a server that is away since then."""
+    server = Server()
+    server.error = Damaged("it cannot be read")
+    asked, turn = about(server)
+    claimed = server.claimed
+
+    async def then_away(wanted: Collection[Asked]) -> dict[bytes, dict[int, Claimed]]:
+        if server.statements:
+            server.error = Unavailable("away")
+        return await claimed(wanted)
+
+    server.claimed = then_away  # type: ignore[method-assign]
+    answers = await waiting(asked, [b"a", b"b", b"c"], turn)
+    assert [type(answer) for answer in answers] == [Unavailable] * 3 and server.statements == [3, 1]
 
 
 async def test_who_leaves_takes_nobodys_answer() -> None:

@@ -123,6 +123,18 @@ def test_what_others_have_counts_once() -> None:
     assert index.committed(ALICE.public, 2, 2) == own.cost_to_sender + 4_000
 
 
+def test_what_others_let_go_of_comes_next() -> None:
+    """A nonce that others have no more is expected again, also in front of one that is here."""
+    index = InFlight()
+    index.add(entry(0))
+    index.know_elsewhere(ALICE.public, {1: 0, 2: 0})
+    assert index.expected_nonce(ALICE.public, 0) == 3
+    index.know_elsewhere(ALICE.public, {1: 0})
+    assert index.expected_nonce(ALICE.public, 0) == 2
+    index.know_elsewhere(ALICE.public, {})
+    assert index.expected_nonce(ALICE.public, 0) == 1
+
+
 def test_a_full_index_takes_nothing_more() -> None:
     """At its capacity nothing is added, whatever its kind, and half of it is the most for broadcasts alone."""
     index = InFlight(capacity=4)

@@ -465,6 +465,49 @@ async def test_a_refusal_gives_back_what_nobody_has_a_signature_of(world: Any) -
     assert len(service.lifecycle.inflight) == 1
 
 
+@pytest.mark.parametrize("last", ["no", "lost", "signed"])
+async def test_what_is_asked_for_twice_and_refused_is_given_back(world: Any, last: str) -> None:
+    """Of two questions at one moment one "no" says nothing of the other's answer, two say that nothing is signed."""
+    await start(world, sign_wait=0)
+    service, answers = world.service, [asyncio.Event(), asyncio.Event()]
+    told: list[Any] = []
+    service.lifecycle.on_refused = told.append
+    sign_really, asked = service.signer.sign, 0
+
+    async def refuse(transactions: list[bytes]) -> list[Answer]:
+        nonlocal asked
+        asked += 1
+        is_last = asked == 2
+        await answers[is_last].wait()
+        if is_last and last == "signed":
+            return await sign_really(transactions)
+        if is_last and last == "lost":
+            raise SignerError("lost")
+        return [Answer(refusal="no") for _ in transactions]
+
+    service.signer.sign = refuse
+    first = asyncio.ensure_future(submit(world, transfer(ALICE)))
+    async with asyncio.timeout(10):
+        while not asked:
+            await asyncio.sleep(0.001)
+        (entry,) = service.lifecycle.inflight.entries()
+        second = asyncio.ensure_future(service.cosigner.sign([entry]))
+        while asked < 2:
+            await asyncio.sleep(0.001)
+        answers[0].set()
+        assert await first == ["pending"] and not told, "the other answer may be a signature"
+        answers[1].set()
+        await asyncio.wait([second])
+    if last == "signed":
+        assert entry.state == "signed" and service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == entry.fee
+        return
+    if last == "lost":
+        assert isinstance(second.exception(), SignerError) and entry.state == "journalled"
+        await service.cosigner.sign_missed()
+    assert told == [entry] and len(service.lifecycle.inflight) == 0
+    assert service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 0
+
+
 async def test_what_the_policy_refused_at_a_start_is_signed_once_it_allows_it(world: Any) -> None:
     """What was accepted and not signed before a kill, and refused then, is signed and sent when the policy changes."""
     await start(world, "paused_shards = []")
@@ -472,12 +515,16 @@ async def test_what_the_policy_refused_at_a_start_is_signed_once_it_allows_it(wo
     world.service.journal.change(lambda connection: connection.execute("DELETE FROM signatures").close())
     await world.stop()
     world.api.submitted.clear()
-    await start(world, "paused_shards = [1]")
+    await start(world, "paused_shards = [1]", regossip_seconds=0.1)
     entry = world.service.lifecycle.inflight.of_sender(ALICE.public)[0]
     assert entry.state == "journalled" and not world.api.submitted
+    entry.created_ms -= 700_000  # longer ago than it would be sent
     (world.folder / "policy.toml").write_text(seal("paused_shards = []"))
-    await world.api.wait_submitted(1)
-    assert entry.state == "signed" and entry.sending
+    await world.api.wait_submitted(2)
+    assert entry.state == "signed" and entry.sending, "its time on the network begins now"
+    await world.service.journal.written()
+    (record,) = world.service.journal.open_records()
+    assert record.created_ms == entry.created_ms > time.time() * 1000 - 60_000
 
 
 async def test_what_was_refused_after_a_start_is_asked_for_again(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ class Progress(msgspec.Struct):
     """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
     failed: list[tuple[bytes, int]] = []
     """What did cost its fee and is known to have failed, by the end that is told with it or before."""
-    sent: list[tuple[bytes, int]] = []
+    sent: set[tuple[bytes, int]] = set()
     """What was only signed, and is to be broadcast now."""
     signed: list[tuple[bytes, int, bytes]] = []
     """Signatures of what is only to be signed: it is never void."""
@@ -72,7 +72,7 @@ class Progress(msgspec.Struct):
         """Tell with this what was to be told before it."""
         self.ends = earlier.ends + self.ends
         self.failed = earlier.failed + self.failed
-        self.sent = earlier.sent + self.sent
+        self.sent |= earlier.sent
         self.signed = earlier.signed + self.signed
         self.void = earlier.void + self.void
         if self.cursor is None:
@@ -96,5 +96,5 @@ async def tell(connection: Connection, seat: int, progress: Progress, ahead_ms: 
         await connection.execute(_FAILED, seat, *columns_of(progress.failed, 2))
 
 
-def columns_of(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+def columns_of(rows: Collection[Sequence[Any]], count: int) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in range(count)]

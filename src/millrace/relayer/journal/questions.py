@@ -1,6 +1,6 @@
 """Questions of what is claimed: one statement for all that wait, and the next one when that is answered.
 
-However many clients have something asked, a claim waits for one statement of theirs at most.
+However many clients have something asked, a claim waits for ten statements of theirs at most.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 from millrace.relayer.journal.seats import Claimed, SeatError, Seats
 from millrace.relayer.journal.writer import JournalFull
-from millrace.runtime.postgres import Damaged
+from millrace.runtime.postgres import Damaged, Unavailable
 
 AT_ONCE = 100
 """Questions of one statement: an answer has all that their senders have in flight."""
@@ -61,10 +61,13 @@ class Questions:
         except (OSError, SeatError) as error:
             if isinstance(error, Damaged) and len(group) > 1:  # one of them
                 for item in group:
-                    await self._answer([item])
+                    if item.is_open:
+                        await self._answer([item])
                 return
-            for item in group:
-                item.error = error
+            # Of a server that is away nobody who waits hears more: each group would wait for its patience anew.
+            for item in [*group, *self._waiting] if isinstance(error, Unavailable) else group:
+                if item.is_open:
+                    item.error = error
             return
         for item in group:
             sender, first, last = item.asked

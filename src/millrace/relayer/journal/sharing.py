@@ -281,7 +281,7 @@ class Sharing:
 
     def sent(self, sender: bytes, nonce: int) -> None:
         """What was only signed is to be broadcast; see `flush`."""
-        self._progress.sent.append((sender, nonce))
+        self._progress.sent.add((sender, nonce))
 
     def signed(self, sender: bytes, nonce: int, signature: bytes) -> None:
         """What is only to be signed has its signature, which any relayer may tell to who asks with the same bytes."""
@@ -292,11 +292,14 @@ class Sharing:
         self._progress.cursor, self._progress.cursor_place = sequence, place
 
     async def flush(self) -> None:
-        """Return when what is to be broadcast is known to the server. Raises `JournalError`."""
+        """Return when what is to be broadcast is known to the server. Raises `JournalError`, at once while it does not
+        answer."""
         if not self._progress.sent and not (self._telling is not None and self._telling.sent):
             return
         if self._work is not None and self._work.done():
             raise ClaimsError(self.lost or _STOPS)
+        if self.failed is not None:
+            raise ClaimsError(self.failed)
         done = asyncio.get_running_loop().create_future()
         self._flushed.append(done)
         self._more.set()

@@ -67,7 +67,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     asking: bool = False
     """Whether the signing process is being asked for it now."""
     sign_requests: int = 0
-    """How often the signing process may have been asked for it; an entry read from disk may have been asked once."""
+    """Questions to the signing process that were answered with a signature, or still may be; an entry read from disk
+    may have one of an earlier process."""
     end: End | None = None
     refusal: Reason | None = None
     """Why it is over without a signature, accepted or not."""
@@ -237,13 +238,16 @@ class InFlight:
 
     def know_elsewhere(self, sender: bytes, costs: dict[int, int]) -> None:
         """What others have in flight of a sender now, by nonce."""
+        if self.elsewhere(sender) - costs.keys():
+            self._runs.pop(sender, None)  # it may go over what is free again
         if not costs:
             self._elsewhere.pop(sender, None)
             return
         self._elsewhere[sender] = costs
         self._elsewhere.move_to_end(sender)
         if len(self._elsewhere) > MAX_ELSEWHERE:
-            self._elsewhere.popitem(last=False)
+            oldest, _ = self._elsewhere.popitem(last=False)
+            self._runs.pop(oldest, None)
 
     def add(self, entry: Entry) -> None:
         """Take its (sender, nonce). Raises `KeyError` when taken or full: callers look first."""

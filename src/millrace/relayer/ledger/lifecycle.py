@@ -36,6 +36,9 @@ log = logging.getLogger(__name__)
 
 APART_MS = 2_500
 """So far ours may be ahead of the chain's, and what is read again still counts as of what was sent last."""
+LATE_MS = 1_000
+"""Who waited longer for its signature (it takes milliseconds, where there is a signing process that does not refuse it)
+has its time on the network from then on."""
 
 
 class Lifecycle:
@@ -100,10 +103,10 @@ class Lifecycle:
     def withdraw(self, entry: Entry, reason: Reason) -> None:
         """The signing process refused a journalled entry.
 
-        It is given back only when nobody has read an earlier answer: else its signature may have left, and it keeps
-        (sender, nonce) and its fee at risk until the chain is past it.
+        It is given back only when no other question can have been answered with a signature, which may have left: else
+        it keeps (sender, nonce) and its fee at risk until the chain is past it.
         """
-        if entry.sign_requests == 1 and entry.state == "journalled":
+        if entry.sign_requests == 0 and entry.state == "journalled":
             entry.refusal = reason
             self._end(entry, "superseded", 0)
             self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
@@ -115,11 +118,13 @@ class Lifecycle:
 
     def cosigned(self, signatures: Sequence[tuple[Entry, bytes]]) -> None:
         """Entries have got their relayer's signature; nothing changes where one is over, or has it already."""
-        rows = []
+        rows, late_ms = [], self._wall_ms() - LATE_MS
         for entry, signature in signatures:
             if entry.chain_hash or entry.state == "over":
                 continue
             self.inflight.signed(entry, signature)
+            if entry.broadcast and entry.created_ms < late_ms:
+                self._begin_now(entry)
             self.sponsor.signed(entry)
             if entry.waiters:
                 _tell(entry)
@@ -132,11 +137,10 @@ class Lifecycle:
         """The entry is to be broadcast from now on; whether its row has yet to say so."""
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
             return False
-        entry.created_ms = self._wall_ms()  # its time on the network begins now
         entry.recovered = False
         entry.end = None
         entry.broadcast, entry.state = True, "signed"
-        self._update(entry, "broadcast = 1, state = 'signed', created_ms = ?", entry.created_ms)
+        self._begin_now(entry, "broadcast = 1, state = 'signed', ")
         if entry.kind == "sign" and self._journal.sharing is not None:
             self._journal.sharing.sent(entry.tx.sender, entry.tx.nonce)
         return True
@@ -277,7 +281,7 @@ class Lifecycle:
         """
         self.sponsor.paused |= shards
         self._journal.keep_pause(shards)
-        await self._journal.flush()
+        await self._journal.written()
         self.sponsor.paused = shards
 
     def nonce_heard(self, sender: bytes, nonce: int) -> None:
@@ -416,6 +420,11 @@ class Lifecycle:
         entry.state = "expired"
         entry.sending = False
         self._update(entry, "state = 'expired'")
+
+    def _begin_now(self, entry: Entry, assignments: str = "") -> None:
+        """Its time on the network begins now, not when it was accepted."""
+        entry.created_ms = self._wall_ms()
+        self._update(entry, f"{assignments}created_ms = ?", entry.created_ms)
 
     def _update(self, entry: Entry, assignments: str, *values: object) -> None:
         row = _row(entry)

@@ -59,6 +59,7 @@ class Cosigner:
         signatures = []
         for entry, answer in zip(entries, answers, strict=True):
             if answer.refusal:
+                entry.sign_requests -= 1  # nothing was signed
                 self._lifecycle.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
             else:
                 signatures.append((entry, answer.signature))

@@ -291,7 +291,8 @@ class Finisher:
                 item.answer(reasons.SIGNER_UNAVAILABLE.but("send the same bytes again", 1_000))
 
     async def _promise(self, signed: list[tuple[Taken, Signed]]) -> list[tuple[Taken, Signed]]:
-        """Tell the disk what was only signed, or sent no more, and is to be broadcast now. What the disk has taken."""
+        """Tell the disk what was only signed, or sent no more, and is to be broadcast now, and the claims' server what
+        was only signed. What both have taken."""
         if all(item.batch.origin.kind == "sign" for item, _ in signed):
             return signed
         before = {item.entry: (item.entry.broadcast, item.entry.state) for item, _ in signed}
@@ -300,7 +301,10 @@ class Finisher:
             return signed
         self._promising |= changed
         try:
-            await self._journal.flush()
+            if any(entry.kind == "sign" for entry in before):
+                await self._journal.flush()
+            else:
+                await self._journal.written()
         except JournalError as error:
             reason = _why(error)
             for item, _ in signed:

@@ -223,16 +223,24 @@ class Submitter:
         try:
             return self._reserve(index, item, account, payer, batch)
         except Refused as refusal:
-            if refusal.reason.code in THROTTLED:
+            first = refusal.reason.code
+            if first in THROTTLED:
                 if not await self._would_run(item, account, batch):
                     raise
-            elif refusal.reason.code not in STALE:
+            elif first not in STALE:
                 raise
             else:
                 await self._raise_if_done(item)
                 await self._ask_elsewhere(item, account, refusal.reason)
                 await self._accounts.refresh(item.tx.sender)
-        return self._reserve(index, item, await self._accounts.know(item.tx.sender), payer, batch)
+        account = await self._accounts.know(item.tx.sender)
+        try:
+            return self._reserve(index, item, account, payer, batch)
+        except Refused as refusal:
+            if refusal.reason.code == reasons.NONCE_TOO_LOW.code != first:  # by the newer knowledge: asked of nobody
+                await self._raise_if_done(item)
+                await self._ask_elsewhere(item, account, refusal.reason)
+            raise
 
     async def _ask_elsewhere(self, item: Authenticated, account: Account, refusal: Reason) -> None:
         """Before a transaction is refused for its account: what other relayers of our keys have of its sender.
@@ -282,7 +290,7 @@ class Submitter:
     async def _raise_if_done(self, item: Authenticated) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
-            await self._journal.flush()  # its last words may still be on their way to the disk
+            await self._journal.written()  # its last words may still be on their way to the disk
         accepted = self._finisher.done_before(item.tx, item.parsed.client_hash, item.parsed.sdk_hash)
         if accepted is not None:
             raise _Repeated(accepted)
