@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from operator import itemgetter
+from itertools import compress, repeat
+from operator import contains, itemgetter
 from typing import NamedTuple
 
 from millrace.chain.proto import outport_pb2 as pb
@@ -85,39 +86,41 @@ def normalise(pool: SlicedPool, facts: Facts, memory: Memory, splitter: Splitter
     """Apply the rules to the logs of `pool`, in place, and remember what later blocks will need."""
     memory.remember_results(facts.originals)
     logs, executions = _tidy(pool.logs)
+    original_before = memory.original_of
+    owners = [
+        here or original_before(execution) or execution
+        for here, execution in zip(map(facts.originals.get, executions), executions, strict=True)
+    ]
+    tells = list(map(contains, logs, repeat(IN_TRANSFERS)))
     together = b"".join(logs)  # one look through all costs half of one through each
-    may_fail, may_split = IN_FAILURES in together, MULTI_TRANSFER in together
-    # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
-    failed = {
-        execution
-        for log, execution in zip(logs, executions, strict=True)
-        if may_fail and IN_FAILURES in log and not FAILURES.isdisjoint(map(identifier_of, events_of(log)))
-    }
-    failed |= facts.invalid
-    special = failed | facts.arrived
-    rules = _Rules(facts, failed, memory, splitter or Splitter())
-    told: list[tuple[str, bytes]] = []
-    original_here, original_before = facts.originals.get, memory.original_of
-    after: list[bytes] = []
-    for log, execution in zip(logs, executions, strict=True):
-        owner = original_here(execution) or original_before(execution) or execution
-        kept, tells = log, IN_TRANSFERS in log  # nearly always all stays as it is
-        if tells and ((may_split and MULTI_TRANSFER in log) or execution in special or owner in failed):
-            kept, tells = rules.apply(log, execution, owner)
-        if tells:
-            told.append((owner, kept))
-        after.append(kept if owner == execution else _renamed(kept, owner))
-    if after:  # to assign nothing would make a pool where the block has none
-        pool.logs[:] = after
-    memory.remember_transfers(facts.shard, told, facts.leaving)
+    failed = facts.invalid
+    if IN_FAILURES in together:
+        # A failed result takes its own transfers back, a failed transaction those of all its results of this block.
+        failed |= {execution for log, execution in zip(logs, executions, strict=True) if _fails(log)}
+    may_split, special = MULTI_TRANSFER in together, failed | facts.arrived
+    if may_split or special:  # nearly all logs stay as they are
+        rules = _Rules(facts, failed, memory, splitter or Splitter())
+        for index, (log, execution, owner) in enumerate(zip(logs, executions, owners, strict=True)):
+            if tells[index] and (execution in special or owner in failed or (may_split and MULTI_TRANSFER in log)):
+                logs[index], tells[index] = rules.apply(log, execution, owner)
+    if logs:  # to assign nothing would make a pool where the block has none
+        pool.logs[:] = [
+            log if owner == execution else _renamed(log, owner)
+            for log, execution, owner in zip(logs, executions, owners, strict=True)
+        ]
+    memory.remember_transfers(facts.shard, list(compress(zip(owners, logs, strict=True), tells)), facts.leaving)
+
+
+def _fails(log: bytes) -> bool:
+    return IN_FAILURES in log and not FAILURES.isdisjoint(map(identifier_of, events_of(log)))
 
 
 def _tidy(logs: Sequence[bytes]) -> tuple[list[bytes], list[str]]:
     """Logs that begin with their hash and have no other, and those hashes."""
     logs = list(logs)
-    hashes = LogColumns.FromString(b"".join(logs)).txHash
-    if len(hashes) == len(logs) and all(log.startswith(_HASH) for log in logs):
-        return logs, list(hashes)
+    hashes = list(LogColumns.FromString(b"".join(logs)).txHash)
+    if len(hashes) == len(logs) and all(map(bytes.startswith, logs, repeat(_HASH))):
+        return logs, hashes
     read = list(map(SlicedLogData.FromString, logs))  # no Go node writes so
     return [log.SerializeToString() for log in read], [log.txHash for log in read]
 
@@ -134,7 +137,7 @@ def _renamed(log: bytes, owner: str) -> bytes:
 class _Rules:
     """What becomes of the transfers of one block."""
 
-    def __init__(self, facts: Facts, failed: set[str], memory: Memory, splitter: Splitter) -> None:
+    def __init__(self, facts: Facts, failed: frozenset[str], memory: Memory, splitter: Splitter) -> None:
         self._facts = facts
         self._failed = failed
         self._memory = memory

@@ -7,8 +7,9 @@ To decode and to encode a block costs little; a wrapper for each of its parts do
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
+from itertools import islice
 from operator import lt
 from typing import NamedTuple
 
@@ -38,44 +39,46 @@ def cut(payload: bytes, block: pb.OutportBlock) -> Cut:
     """The slices of a payload; `block` is the payload decoded."""
     sliced = SlicedBlock.FromString(payload)
     results = list(sliced.transactionPool.smartContractResults)
-    if _ascends(results) and all(map(_ascends, _other_maps(sliced))):
+    in_order = _ascends(results, block.transactionPool.smartContractResults)
+    if in_order and all(_ascends(list(told), read) for told, read in _other_maps(sliced, block)):
         return Cut(sliced, payload, results)
     payload = outport.canonical(block)  # no Go node writes so
     sliced = SlicedBlock.FromString(payload)
     return Cut(sliced, payload, list(sliced.transactionPool.smartContractResults))
 
 
-def _other_maps(block: SlicedBlock) -> Iterator[Iterable[bytes]]:
-    """The entries of every map in a block, smart-contract results of its pool left out."""
-    yield block.alteredAccounts
-    yield from _other_maps_of_pool(block.transactionPool)
-    if block.blockData.results:
-        yield [entry.SerializeToString() for entry in block.blockData.results]
-    for entry in block.blockData.results:
-        yield entry.value.alteredAccounts
-        yield entry.value.transactionPool.smartContractResults
-        yield from _other_maps_of_pool(entry.value.transactionPool)
+def _other_maps(sliced: SlicedBlock, block: pb.OutportBlock) -> Iterator[tuple[Iterable[bytes], Sized]]:
+    """The entries of every map in a block as they came, and decoded; smart-contract results of its pool left out."""
+    yield sliced.alteredAccounts, block.alteredAccounts
+    yield from _other_maps_of_pool(sliced.transactionPool, block.transactionPool)
+    if sliced.blockData.results:
+        results = block.blockData.results
+        yield [entry.SerializeToString() for entry in sliced.blockData.results], results
+        for entry in sliced.blockData.results:
+            told, read = entry.value, results[entry.key.decode()]
+            yield told.alteredAccounts, read.alteredAccounts
+            yield told.transactionPool.smartContractResults, read.transactionPool.smartContractResults
+            yield from _other_maps_of_pool(told.transactionPool, read.transactionPool)
 
 
-def _other_maps_of_pool(pool: SlicedPool) -> Iterator[Iterable[bytes]]:
-    yield pool.transactions
-    yield pool.rewards
-    yield pool.receipts
-    yield pool.invalidTxs
-    yield pool.unexecutableTransactions
+def _other_maps_of_pool(told: SlicedPool, read: pb.TransactionPool) -> Iterator[tuple[Iterable[bytes], Sized]]:
+    yield told.transactions, read.transactions
+    yield told.rewards, read.rewards
+    yield told.receipts, read.receipts
+    yield told.invalidTxs, read.invalidTxs
+    yield told.unexecutableTransactions, read.unexecutableTransactions
 
 
-def _ascends(told: Iterable[bytes]) -> bool:
-    """Whether the keys of a map ascend, for keys of one length, up to 127 bytes, that stand before their values."""
-    entries = list(told)
-    if len(entries) < 2:
+def _ascends(told: list[bytes], read: Sized) -> bool:
+    """Whether the keys of a map ascend, for keys of one length, up to 127 bytes, that stand before their values.
+
+    Entries that ascend and begin alike have keys that do, if no key comes twice: then fewer were read.
+    """
+    if len(told) < 2:
         return True
-    first, last = entries[0], entries[-1]
-    if first[:2] != last[:2] or first[:1] != b"\x0a" or first[1] > 127:
-        return False
-    end = 2 + first[1]
-    keys = [entry[:end] for entry in entries]
-    return all(map(lt, keys, keys[1:]))  # and so those between begin as the first and the last do
+    first, last = told[0], told[-1]
+    begins_alike = first[:2] == last[:2] and first[:1] == b"\x0a" and first[1] <= 127
+    return begins_alike and len(read) == len(told) and all(map(lt, told, islice(told, 1, None)))
 
 
 def block_digest(block: SlicedBlock, payload: bytes) -> bytes:
