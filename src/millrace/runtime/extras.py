@@ -8,12 +8,23 @@ from typing import Any
 MODULES = {
     "aggregator": ("Crypto", "numpy", "prometheus_client", "redis", "uvloop"),
     "relayer": ("Crypto", "asyncpg", "picows", "prometheus_client", "uvloop"),
-    "notifier": ("aio_pika", "asyncpg", "isal", "picows", "prometheus_client", "redis"),
+    "notifier": ("aio_pika", "asyncpg", "blake3", "isal", "picows", "prometheus_client", "redis"),
     "console": ("prometheus_client",),
     "azure": ("azure.servicebus",),
     "gossip": ("libp2p", "multiaddr", "trio"),
     "otel": ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk"),
-    "localnet": ("Crypto", "aio_pika", "asyncpg", "isal", "numpy", "picows", "prometheus_client", "redis", "uvloop"),
+    "localnet": (
+        "Crypto",
+        "aio_pika",
+        "asyncpg",
+        "blake3",
+        "isal",
+        "numpy",
+        "picows",
+        "prometheus_client",
+        "redis",
+        "uvloop",
+    ),
 }
 """The modules that `project.optional-dependencies` of pyproject.toml brings for each extra."""
 

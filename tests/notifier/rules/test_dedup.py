@@ -323,7 +323,7 @@ def test_unknown_height_is_accepted() -> None:
 # Executions.
 
 EXECUTED = outport.EXECUTED_BLOCK
-FIRST, SECOND = b"\1" * 20, b"\2" * 20
+FIRST, SECOND = b"\1" * 24, b"\2" * 24
 
 
 def test_an_execution_is_news_once() -> None:
@@ -358,10 +358,10 @@ def test_nodes_that_disagree_on_an_execution() -> None:
     assert dedup.execute(memory, 1, block_hash("a"), 7, FIRST).duplicate
 
 
-def test_what_an_earlier_version_remembered_is_no_contradiction() -> None:
+@pytest.mark.parametrize("earlier", [b"\1" * 16, b"\1" * 20])
+def test_what_an_earlier_version_remembered_is_no_contradiction(earlier: bytes) -> None:
     """Its digests are of another size and say nothing against a block or an execution that is told again."""
     memory, node = Memory(), Observer(1)
-    earlier = b"\1" * 16
     dedup.save(memory, node, 1, block_hash("a"), 7, earlier)
     dedup.execute(memory, 1, block_hash("a"), 7, earlier)
     assert dedup.save(memory, Observer(1), 1, block_hash("a"), 7, FIRST).duplicate

@@ -31,7 +31,7 @@ INCOMPLETE = 8
 _EXECUTION = b"execution "
 """What is remembered of executions stands beside the blocks: of the newest under this name, of each under it and its
 header's hash. No hash is so short or so long."""
-_EARLIER_DIGEST = 16  # bytes, of blocks that an earlier version remembered
+_EARLIER_DIGESTS = 16, 20  # bytes, of blocks that earlier versions remembered
 _REMEMBERED_PER_NODE = 4096  # blocks, whatever time they take: no node takes back so many on one connection
 
 
@@ -237,7 +237,7 @@ def save(
 
 def _agree(digest: bytes, known: bytes) -> bool:
     """Whether two digests are of one content. Those that an earlier version made say nothing against it."""
-    return digest == known or len(known) == _EARLIER_DIGEST
+    return digest == known or len(known) in _EARLIER_DIGESTS
 
 
 def _place(index: Index, shard: int, block_hash: bytes, nonce: int | None) -> tuple[bool, int, int]:
