@@ -163,8 +163,8 @@ class Planner:
         deadline: float,
         answered: bool,
     ) -> list[Route]:
-        """Plans that redeem the input, mint the output, or both."""
-        routers = self._routers(limits)
+        """Plans that redeem the input, mint the output, or both; over edges astray, too."""
+        routers = dict.fromkeys(graph for router in self._routers(limits) for graph in (router, router.whole))
         apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
         for first, last in self.ways(token_in, token_out, limits):
