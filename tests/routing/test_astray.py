@@ -152,3 +152,11 @@ def test_lp_units_are_turned_over_edges_astray_too(asked: tuple[str, str], held:
         planner.forward(*asked, 10**20, Limits(), algorithm).execution.amount_out for planner in (one, two)
     )
     assert beside >= paid * (1.0 - 1e-5)
+
+
+@pytest.mark.parametrize("amount", [10**15, 10**20])
+def test_a_balance_is_sold_over_edges_astray_where_they_pay_more(amount: int) -> None:
+    """One more pool does not lower what an input of several is sold for, however little that is off."""
+    one, two = beside_a_deeper_one(0.008, [])
+    paid, beside = (planner.sale("A-00000a", amount, "B-00000b", Limits()).amount_out for planner in (one, two))
+    assert beside >= paid * (1.0 - 1e-5)
