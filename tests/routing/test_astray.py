@@ -148,9 +148,7 @@ def test_lp_units_are_turned_over_edges_astray_too(asked: tuple[str, str], held:
         lp_supply=DEEP, total_fee=300, special_fee=50,
     )  # fmt: skip
     one, two = beside_a_deeper_one(0.05, [issuer])
-    paid, beside = (
-        planner.forward(*asked, 10**20, Limits(), algorithm).execution.amount_out for planner in (one, two)
-    )
+    paid, beside = (planner.forward(*asked, 10**20, Limits(), algorithm).execution.amount_out for planner in (one, two))
     assert beside >= paid * (1.0 - 1e-5)
 
 
