@@ -14,7 +14,7 @@ from millrace.routing.astray import astray
 from millrace.routing.net import Net
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
-from millrace.routing.router import Algorithm, Limits, Router
+from millrace.routing.router import GAIN_ASTRAY, Algorithm, Limits, Router
 from synthetic import WRAPPED, make_market
 
 DEEP = 10**24
@@ -158,3 +158,21 @@ def test_a_balance_is_sold_over_edges_astray_where_they_pay_more(amount: int) ->
     one, two = beside_a_deeper_one(0.008, [])
     paid, beside = (planner.sale("A-00000a", amount, "B-00000b", Limits()).amount_out for planner in (one, two))
     assert beside >= paid * (1.0 - 1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian"])
+def test_what_edges_astray_promise_is_added_up(algorithm: Algorithm) -> None:
+    """Thirty of which none alone is worth another search are worth one together."""
+    a, b = "A-00000a", "B-00000b"
+    deep = pool("deep", a, b, (DEEP, DEEP), 0)
+    least = 9 * 10**16
+    dust = [pool(f"dust {k}", a, b, (least, 2 * least), 0) for k in range(30)]
+    amount = int(least * 0.17 / 0.9e-6)
+    paid = []
+    for more in ([], dust[:1], dust):
+        router = Router([deep, *more], DictMarket([deep, *more], WRAPPED))
+        assert len(router._graph.net.astray) == 2 * len(more)
+        paid.append(router.forward(a, b, amount, Limits(40, 40), algorithm).execution.amount_out)
+    alone, one, all_of_them = (each / paid[0] - 1.0 for each in paid)
+    assert alone <= one < GAIN_ASTRAY
+    assert all_of_them > 20 * GAIN_ASTRAY
