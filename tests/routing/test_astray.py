@@ -6,13 +6,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from millrace.dex.constant_product import JexPool
+from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
+from millrace.dex.pool import Pool
 from millrace.dex.rate import HatomSupply
 from millrace.routing.astray import astray
 from millrace.routing.net import Net
 from millrace.routing.plan import PlanError
-from millrace.routing.router import Limits, Router
+from millrace.routing.planner import Planner
+from millrace.routing.router import GAIN_ASTRAY, Algorithm, Limits, Router
 from synthetic import WRAPPED, make_market
 
 DEEP = 10**24
@@ -122,3 +124,55 @@ def test_dust_is_asked_where_whole_units_are_too_coarse_for_the_best_route() -> 
     amount = 79_900
     paid = router.forward(a, b, amount, Limits(), "hybrid").execution.amount_out
     assert paid > 94 * amount // 100
+
+
+def beside_a_deeper_one(off: float, more: list[Pool]) -> tuple[Planner, Planner]:
+    """A market without and with a deeper pool that pays less of B for A by this part, and so too much of A for B."""
+    alone = [pool("well priced", "A-00000a", "B-00000b", (DEEP, DEEP)), *more]
+    worse = pool("deeper", "A-00000a", "B-00000b", (4 * DEEP, int(4 * DEEP * (1.0 - off))))
+    market = [*alone, worse]
+    one, two = Planner(alone, DictMarket(alone, WRAPPED)), Planner(market, DictMarket(market, WRAPPED))
+    left = [two.router._trades[k].pool.id for k in two.router._graph.original[two.router._graph.net.astray]]
+    assert left == ["well priced"]
+    return one, two
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian", "greedy"])
+@pytest.mark.parametrize(
+    ("asked", "held"), [(("A-00000a", "LP-00000d"), "B-00000b"), (("LP-00000d", "B-00000b"), "A-00000a")]
+)
+def test_lp_units_are_turned_over_edges_astray_too(asked: tuple[str, str], held: str, algorithm: Algorithm) -> None:
+    """One more pool does not lower what a deposit mints or a withdrawal pays, although it puts the best one astray."""
+    issuer = XExchangePool(
+        id="issuer", address=b"i" * 32, tokens=(held, "C-00000c"), reserves=(DEEP, DEEP), lp_token="LP-00000d",
+        lp_supply=DEEP, total_fee=300, special_fee=50,
+    )  # fmt: skip
+    one, two = beside_a_deeper_one(0.05, [issuer])
+    paid, beside = (planner.forward(*asked, 10**20, Limits(), algorithm).execution.amount_out for planner in (one, two))
+    assert beside >= paid * (1.0 - 1e-5)
+
+
+@pytest.mark.parametrize("amount", [10**15, 10**20])
+def test_a_balance_is_sold_over_edges_astray_where_they_pay_more(amount: int) -> None:
+    """One more pool does not lower what an input of several is sold for, however little that is off."""
+    one, two = beside_a_deeper_one(0.008, [])
+    paid, beside = (planner.sale("A-00000a", amount, "B-00000b", Limits()).amount_out for planner in (one, two))
+    assert beside >= paid * (1.0 - 1e-5)
+
+
+@pytest.mark.parametrize("algorithm", ["hybrid", "lagrangian"])
+def test_what_edges_astray_promise_is_added_up(algorithm: Algorithm) -> None:
+    """Thirty of which none alone is worth another search are worth one together."""
+    a, b = "A-00000a", "B-00000b"
+    deep = pool("deep", a, b, (DEEP, DEEP), 0)
+    least = 9 * 10**16
+    dust = [pool(f"dust {k}", a, b, (least, 2 * least), 0) for k in range(30)]
+    amount = int(least * 0.17 / 0.9e-6)
+    paid = []
+    for more in ([], dust[:1], dust):
+        router = Router([deep, *more], DictMarket([deep, *more], WRAPPED))
+        assert len(router._graph.net.astray) == 2 * len(more)
+        paid.append(router.forward(a, b, amount, Limits(40, 40), algorithm).execution.amount_out)
+    alone, one, all_of_them = (each / paid[0] - 1.0 for each in paid)
+    assert alone <= one < GAIN_ASTRAY
+    assert all_of_them > 20 * GAIN_ASTRAY

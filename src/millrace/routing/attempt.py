@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table, total
@@ -19,6 +19,8 @@ from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
 from millrace.routing.walk import Walker
 
+Done = Walked | Execution  # a plan that has been walked
+
 
 class Ask(NamedTuple):
     """One forward question in both languages: identifiers and integers, indices and scaled floats."""
@@ -30,17 +32,6 @@ class Ask(NamedTuple):
     limits: Limits
     narrow: bool = False
     """Whether a single path could be too long for the limits."""
-
-
-class Done(Protocol):
-    """A plan that has been walked."""
-
-    @property
-    def amount_out(self) -> int:
-        """What it pays."""
-
-    def execution(self) -> Execution:
-        """Its legs, and what each trade did."""
 
 
 class _Fees(dict[Trade, int]):

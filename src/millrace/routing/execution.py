@@ -17,7 +17,7 @@ from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
 from millrace.routing.outlets import NONE, Outlets
-from millrace.routing.plan import Execution, Fill, Leg, PlanError, Rows
+from millrace.routing.plan import Execution, Fill, Leg, PlanError
 from millrace.routing.stocks import any_stocks, share_stocks, stocks_first, throttle, within_stock
 from millrace.routing.venue import Trade, least_output
 
@@ -47,8 +47,8 @@ class Walked(NamedTuple):
 
     def execution(self) -> Execution:
         """The same in rows."""
-        legs = Rows(Leg, self.trades, self.modes, self.values)
-        fills = Rows(Fill, self.trades, self.sold, self.bought)
+        legs = [*map(Leg, self.trades, self.modes, self.values)]
+        fills = [*map(Fill, self.trades, self.sold, self.bought)]
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
     def rounding(self) -> float:

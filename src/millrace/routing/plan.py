@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import repeat
-from typing import Any, NamedTuple, TypeVar, cast, overload
+from typing import NamedTuple
 
 import msgspec
 
@@ -93,47 +92,6 @@ class Fee(NamedTuple):
     amount: int
 
 
-Row = TypeVar("Row", bound=tuple[Any, ...])
-_new_row = cast(Any, tuple.__new__)  # what a named tuple's constructor does, without the Python call it costs
-
-
-class Rows(Sequence[Row]):
-    """A table in columns, to be read in rows: named tuples, made when the first one is asked for.
-
-    Most plans are compared with others, and never read.
-    """
-
-    def __init__(self, kind: type[Row], *columns: Sequence[object]) -> None:
-        self._kind = kind
-        self._columns = columns
-        self._made: list[Row] | None = None
-
-    def _rows(self) -> list[Row]:
-        if self._made is None:
-            self._made = [*map(_new_row, repeat(self._kind), zip(*self._columns, strict=True))]
-        return self._made
-
-    def __len__(self) -> int:
-        return len(self._columns[0])
-
-    @overload
-    def __getitem__(self, at: int) -> Row: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> list[Row]: ...
-
-    def __getitem__(self, at: int | slice) -> Row | list[Row]:
-        return self._rows()[at]
-
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows())
-
-    def __eq__(self, other: object) -> bool:
-        return self._rows() == (list(other) if isinstance(other, Sequence) else other)
-
-    __hash__ = None  # type: ignore[assignment]  # like a list's
-
-
 class Execution(NamedTuple):
     """A plan that has been walked: legs, what each trade did, and what comes out at the end.
 
@@ -145,6 +103,10 @@ class Execution(NamedTuple):
     amount_in: int
     amount_out: int
     fees: list[Fee] | None = None
+
+    def execution(self) -> Execution:
+        """The plan itself."""
+        return self
 
 
 def spot_output(done: Execution) -> float:

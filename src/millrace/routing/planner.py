@@ -21,8 +21,6 @@ from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
 
-LITTLE_LOST = 0.99  # of the best rate: a sale of a little pays more but for fees and odds that small pools are at
-
 
 class Planner:
     """Answers questions over a set of pools. One thread at a time; `twin` is one for another thread."""
@@ -163,8 +161,8 @@ class Planner:
         deadline: float,
         answered: bool,
     ) -> list[Route]:
-        """Plans that redeem the input, mint the output, or both."""
-        routers = self._routers(limits)
+        """Plans that redeem the input, mint the output, or both; over edges astray, too."""
+        routers = dict.fromkeys(graph for router in self._routers(limits) for graph in (router, router.whole))
         apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
         for first, last in self.ways(token_in, token_out, limits):
@@ -260,21 +258,19 @@ class Planner:
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
 
-        Over edges astray only where no other plan holds the limits and executes, or it loses much to the best rate.
+        Whichever pays more of one without the edges astray and one over them.
         """
-        whole, found = self.router.whole, None
+        whole = self.router.whole
+        found: list[Execution] = []
         if whole is not self.router:
             with contextlib.suppress(PlanError):
-                found = self._sale(self.router, token, amount, token_out, limits)
-            if found is not None and found.amount_out >= amount * whole.rate(token, token_out) * LITTLE_LOST:
-                return found
+                found.append(self._sale(self.router, token, amount, token_out, limits))
         try:
-            other = self._sale(whole, token, amount, token_out, limits)
+            found.append(self._sale(whole, token, amount, token_out, limits))
         except PlanError:
-            if found is None:
+            if not found:
                 raise
-            return found
-        return other if found is None or other.amount_out > found.amount_out else found
+        return max(found, key=lambda plan: plan.amount_out)
 
     def _sale(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """The same over the edges of one graph."""

@@ -34,7 +34,7 @@ def with_slices(graph: Graph, trades: Sequence[Trade], outlets: Outlets, index: 
         if pool.id in names and i >= 0 and isinstance(pool, XExchangePool):
             edges[pool.id, i], pools[pool.id] = e, pool
     found: list[tuple[tuple[int, int, int, int], tuple[float, float, float]]] = []
-    for name in outlets.of.keys() & pools.keys():
+    for name in sorted(outlets.of.keys() & pools.keys()):  # sums are of floats: the same in every process
         pool = pools[name]
         kept = 1.0 - pool.fees_collector_cut / pool.fee_base if pool.fees_collector else 1.0
         for i, ways in enumerate(pool.outlets):

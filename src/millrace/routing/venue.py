@@ -252,20 +252,23 @@ def list_edges(
     `index` numbers the tokens. `pause` is called at every pool, for work in the background. A pool whose numbers come
     to nothing has no trades; `faulty` gets its id, and why.
     """
-    table = _Table(index)
+    found: list[tuple[Trade, Shape]] = []
     for pool in pools:
         pause()
         try:
-            shapes = _shapes(pool, known)
+            found += _shapes(pool, known)
         except FaultyCurve as error:
             if faulty is not None:
                 faulty[pool.id] = str(error)
-            continue
-        for trade, shape in shapes:
-            table.add(trade, *shape)
-    for trade, knots in more:
-        table.add(trade, *_of_curve(knots))
-    return table.edges(), table.trades
+    found += [(trade, _of_curve(knots)) for trade, knots in more]
+    found = [(trade, shape) for trade, shape in found if shape.a > 0.0 and shape.r > 0.0]
+    for trade, shape in found:
+        trade.spot = shape.r / shape.a
+    source = np.array([index[trade.token_in] for trade, _ in found], np.int32)
+    target = np.array([index[trade.token_out] for trade, _ in found], np.int32)
+    a, r, kept = (np.array([shape[k] for _, shape in found], np.float64) for k in range(3))
+    curves = {number: shape.knots for number, (_, shape) in enumerate(found) if shape.knots is not None}
+    return Edges(source, target, a, r, kept, curves), [trade for trade, _ in found]
 
 
 class Shape(NamedTuple):
@@ -365,30 +368,3 @@ class CurveCache:
         present = {pool.id for pool in pools}
         with self._lock:
             self._known = {key: value for key, value in self._known.items() if key[0] in present}
-
-
-class _Table:
-    """Columns of `Edges` under construction."""
-
-    def __init__(self, index: Mapping[str, int]) -> None:
-        self._index = index
-        self.trades: list[Trade] = []
-        self._a: list[float] = []
-        self._r: list[float] = []
-        self._kept: list[float] = []
-        self._curves: dict[int, Knots] = {}
-
-    def add(self, trade: Trade, a: float, r: float, kept: float, knots: Knots | None) -> None:
-        if a > 0.0 and r > 0.0:
-            if knots is not None:
-                self._curves[len(self.trades)] = knots
-            trade.spot = r / a
-            self.trades.append(trade)
-            self._a.append(a)
-            self._r.append(r)
-            self._kept.append(kept)
-
-    def edges(self) -> Edges:
-        source = np.array([self._index[trade.token_in] for trade in self.trades], np.int32)
-        target = np.array([self._index[trade.token_out] for trade in self.trades], np.int32)
-        return Edges(source, target, np.array(self._a), np.array(self._r), np.array(self._kept), self._curves)

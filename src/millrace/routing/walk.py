@@ -23,14 +23,6 @@ from millrace.routing.venue import Trade, least_output
 FOLLOW = -1  # mode, as long as a plan is being made: what this path has gained of the token so far
 
 
-class WalkedPlan(Execution):
-    """A plan that a walker has made."""
-
-    def execution(self) -> Execution:
-        """The plan itself."""
-        return self
-
-
 class Walker:
     """Balances, pools as left so far, and the legs that led here. `copy` it to try something.
 
@@ -104,12 +96,12 @@ class Walker:
         """Begin a path: nothing is gained yet."""
         self._gained = {}
 
-    def done(self, token_out: str) -> WalkedPlan:
+    def done(self, token_out: str) -> Execution:
         """The plan as walked. Raises `PlanError` if it pays nothing."""
         paid = self.balances.get(token_out, 0)
         if paid <= 0:
             raise PlanError("the route pays nothing")
-        return WalkedPlan(self.legs, self._fills, self.amount_in, paid, self._fees)
+        return Execution(self.legs, self._fills, self.amount_in, paid, self._fees)
 
     def swap(self, trade: Trade, mode: int, value: int = 0) -> None:
         """Sell in a pool. Raises `PlanError` where the contract would revert."""
