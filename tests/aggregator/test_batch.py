@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import cache
 from typing import TypeVar
 
+import msgspec
 import pytest
 
 from clients.multi_swap import Answer, parse
@@ -17,6 +18,8 @@ from millrace.aggregator.batch import BatchItem, BatchRequest, _Desk, make_order
 from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
+from millrace.aggregator.query import QuoteRequest
+from millrace.aggregator.quote import answer
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
@@ -324,6 +327,22 @@ def test_a_batch_takes_lp_tokens_and_wraps() -> None:
     assert [(swap.dex, swap.amount_out) for swap in routes[WRAPPED]] == [("wrapper", "12345")]
     assert sum(int(batch.amount_out) for batch in found.batches) > 12345
     swapped(MultiSwapRequest(inputs=items, to="EGLD", sender=SENDER))
+
+
+@pytest.mark.parametrize("shrunk", [1, 10**4])
+def test_an_lp_token_that_a_pool_trades_is_redeemed_where_that_pays_more(shrunk: int) -> None:
+    """Whoever opens a small pool of an LP token does not get those sold into it that redeeming pays more for."""
+    trading = MARKET.pools[-1]
+    small = msgspec.structs.replace(trading, reserves=tuple(reserve // shrunk for reserve in trading.reserves))
+    market = msgspec.structs.replace(MARKET, pools=(*MARKET.pools[:-1], small))
+    here = build(written(market), 0.0)
+    token = next(token for token in trading.tokens if any(pool.lp_token == token for pool in MARKET.pools))
+    issuer = next(pool for pool in MARKET.pools if pool.lp_token == token)
+    amount = str(issuer.lp_supply // 2)
+    alone = answer(here, QuoteRequest(token_in=token, token_out=USDC, amount_in=int(amount)), SETTINGS)
+    order = make_order(BatchRequest(inputs=[BatchItem(token=token, amount=amount)], to=USDC, slippage="0"), SETTINGS)
+    found = finished(batch_quote(here, here.main, order, SETTINGS, math.inf))
+    assert int(found.batches[0].amount_out) >= int(alone.amount_out) * 0.999
 
 
 @pytest.mark.parametrize("number", [0, 7, 15, 33, 40])

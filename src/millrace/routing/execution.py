@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple
+from itertools import accumulate, repeat
+from typing import Any, NamedTuple, cast
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
@@ -31,6 +31,9 @@ MOST_THROTTLED = 8  # times: up to some per cent of a stock are spared then
 _ALL, _PREVIOUS, _PPM = contract.ALL, contract.PREVIOUS, contract.PPM  # looked up once: the walk is the hot loop
 
 
+_new_row = cast(Any, tuple.__new__)  # what a named tuple's constructor does, without the Python call it costs
+
+
 class Walked(NamedTuple):
     """An executed plan in columns: cheap to make while candidates are compared.
 
@@ -47,8 +50,8 @@ class Walked(NamedTuple):
 
     def execution(self) -> Execution:
         """The same in rows."""
-        legs = [*map(Leg, self.trades, self.modes, self.values)]
-        fills = [*map(Fill, self.trades, self.sold, self.bought)]
+        legs = [*map(_new_row, repeat(Leg), zip(self.trades, self.modes, self.values, strict=True))]
+        fills = [*map(_new_row, repeat(Fill), zip(self.trades, self.sold, self.bought, strict=True))]
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
     def rounding(self) -> float:

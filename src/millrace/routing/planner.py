@@ -258,25 +258,26 @@ class Planner:
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
 
-        Whichever pays more of one without the edges astray and one over them.
+        Whichever pays most: without the edges astray or over them, an LP token sold as it is or redeemed.
         """
-        whole = self.router.whole
         found: list[Execution] = []
-        if whole is not self.router:
-            with contextlib.suppress(PlanError):
-                found.append(self._sale(self.router, token, amount, token_out, limits))
-        try:
-            found.append(self._sale(whole, token, amount, token_out, limits))
-        except PlanError:
-            if not found:
-                raise
+        refusal = PlanError("no path between tokens")
+        for router in dict.fromkeys((self.router, self.router.whole)):
+            traded, issuer = router.connected(token, token_out), self._issuers.redeems(token)
+            for redeems in (False, True):
+                try:
+                    if redeems and (issuer or not traded):
+                        found.append(sell_everything(router, issuer, token, amount, token_out, limits).done(token_out))
+                    elif traded and not redeems:
+                        found.append(self._sale(router, token, amount, token_out, limits))
+                except PlanError as error:
+                    refusal = error
+        if not found:
+            raise refusal
         return max(found, key=lambda plan: plan.amount_out)
 
     def _sale(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
-        """The same over the edges of one graph."""
-        if not router.connected(token, token_out):
-            issuer = self._issuers.redeems(token)
-            return sell_everything(router, issuer, token, amount, token_out, limits).done(token_out)
+        """One over the edges of a graph that trades the token."""
         if limits.hops < 1 or limits.pools < 1:
             raise PlanError("the route needs more pools than allowed")
         with contextlib.suppress(PlanError):
