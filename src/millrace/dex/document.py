@@ -136,21 +136,22 @@ def decode(
 
     tokens = _tokens(in_steps(parsed.tokens, pause), faults)
     decimals = {token.identifier: token.decimals for token in tokens}
-    if parsed.wrapped_native_token not in decimals:
+    wrapped = parsed.wrapped_native_token
+    if wrapped not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
-    context = entries.Context(decimals, None if main is None else frozenset(main))
+    context = entries.Context(decimals, None if main is None else frozenset(main), wrapped)
     built = (reader or entries.Reader()).read(parsed.pools, context, pause, faults)
     pause()
     built = _without_doubles(built, pause, faults)
     pause()
-    built = _without_false_shares(built, tokens, parsed.wrapped_native_token, pause, faults)
+    built = _without_false_shares(built, tokens, wrapped, pause, faults)
     pause()
     return PoolDocument(
         block=parsed.block,
         native_token=parsed.native_token,
-        wrapped_native_token=parsed.wrapped_native_token,
+        wrapped_native_token=wrapped,
         tokens=tuple(tokens),
         pools=tuple(built.values()),
         main_pair_tokens=main,
