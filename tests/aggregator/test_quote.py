@@ -158,6 +158,21 @@ def test_a_single_lp_unit_is_redeemed() -> None:
     assert 0.0 <= quote.price_impact < 1.0
 
 
+def test_a_pool_that_calls_egld_its_shares_changes_nothing() -> None:
+    """It is left out and named; EGLD is worth itself, and is sold as in a market without that pool."""
+    bad = next(pool for pool in MARKET.pools if pool.kind == "constant_product" and WRAPPED not in pool.tokens)
+    others = tuple(pool for pool in MARKET.pools if pool is not bad)
+    pools = (*others, msgspec.structs.replace(bad, lp_token=WRAPPED))
+    market = build(encode(msgspec.structs.replace(MARKET, pools=pools)), 0.0)
+    without = build(encode(msgspec.structs.replace(MARKET, pools=others)), 0.0)
+    assert [item.name for item in market.document.quarantined] == [bad.id]
+    assert market.worth == without.worth
+    assert market.worth[WRAPPED] == 1.0
+    question = QuoteRequest(token_in="EGLD", token_out=USDC, amount_in=10**18)
+    paid = [answer(made, question, SETTINGS).amount_out for made in (market, without)]
+    assert paid[0] == paid[1]
+
+
 @pytest.mark.parametrize(("token_in", "token_out"), [("EGLD", WRAPPED), (WRAPPED, "EGLD"), (WRAPPED, USDC)])
 def test_a_reverse_quote_pays_what_is_wanted_after_the_referral_fee(token_in: str, token_out: str) -> None:
     """The contract's fee comes on top of the wanted output, also where there is nothing but wrapping to do."""

@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from millrace.aggregator.query import QuoteRequest
@@ -14,6 +15,7 @@ from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Filter, build
 from millrace.dex.document import encode
 from millrace.dex.pool import Burn, Pool
+from millrace.dex.stable import AshStablePool
 from millrace.routing import venue
 from millrace.routing.lpedges import BurnTrade, lp_edges
 from synthetic import make_market
@@ -89,6 +91,22 @@ def test_a_pool_whose_numbers_come_to_nothing_is_left_out_and_named(monkeypatch:
     first, *_, last = sorted({token for pool in snapshot.usable for token in pool.tokens if snapshot.worth.get(token)})
     question = QuoteRequest(token_in=first, token_out=last, amount_in=10**15)
     assert int(answer(snapshot, question, AggregatorSettings()).amount_out) > 0
+
+
+def test_a_pool_without_a_curve_in_any_direction_is_left_out_and_named() -> None:
+    """Nothing can be traded with it, so it is not among the pools that routes may use; the others are."""
+    decimals = {info.identifier: info.decimals for info in MARKET.tokens}
+    tokens = next(pool.tokens for pool in MARKET.pools if decimals[pool.tokens[0]] == 18)
+    bad = AshStablePool(
+        id="flat", address=b"\x07" * 32, tokens=tokens, reserves=(10**17, 10 ** (decimals[tokens[1]] + 6)),
+        decimals=(18, decimals[tokens[1]]), prices=(1, 10**18), amp=100, swap_fee=10, admin_fee=0, fee_base=10**5,
+    )  # fmt: skip
+    snapshot = build(encode(msgspec.structs.replace(MARKET, pools=(*MARKET.pools, bad))), 0.0)
+    (left_out,) = snapshot.document.quarantined
+    assert left_out.name == "flat"
+    assert left_out.reason.startswith(f"no curve from {tokens[0]} to {tokens[1]}: ")
+    assert "flat" not in {pool.id for pool in (*snapshot.document.pools, *snapshot.usable)}
+    assert len(snapshot.document.pools) == len(MARKET.pools)
 
 
 def test_lp_units_whose_numbers_come_to_nothing_end_no_market(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -520,6 +520,7 @@ def test_any_bytes_are_a_document_error(noise: bytes) -> None:
 def test_a_thousand_pools_are_quick() -> None:
     """A document of the size of the real market decodes well within a refresh; the bound is generous."""
     changed = sample()
+    changed["tokens"][3]["lpOf"] = "q0"
     template = changed["pools"]
     changed["pools"] = [
         template[k % 6]
@@ -648,3 +649,38 @@ def test_a_broken_frame_is_no_document() -> None:
         content = sample() | {field: value}
         with pytest.raises(DocumentError):
             decode(msgspec.json.encode(content), quarantine=True)
+
+
+FALSE_SHARES = {
+    "the wrapped native token": ("WEGLD-bd4d79", {"isLp": True, "lpOf": "p3"}),
+    "a token that is no LP token": ("OTHER-000000", {}),
+    "the LP token of another pool": ("OTHER-000000", {"isLp": True, "lpOf": "p5"}),
+}
+
+
+@pytest.mark.parametrize("fault", FALSE_SHARES)
+def test_a_pool_with_another_tokens_name_for_its_shares_is_left_out(fault: str) -> None:
+    """An LP token that the document's tokens know as another thing costs the pool that names it, and only that one."""
+    token, marks = FALSE_SHARES[fault]
+    content = sample()
+    if token == "OTHER-000000":
+        content["tokens"].append({"identifier": token, "decimals": 18, **marks})
+    else:
+        content["tokens"][0] |= marks
+    content["pools"][3] |= {"tokens": ["USDC-c76f1f", "USDT-f8c08c"], "reserves": ["10", "10"], "lpToken": token}
+    content["pools"][3].pop("underlyingPrices", None)
+    found = decode(data(content), quarantine=True)
+    assert [item.name for item in found.quarantined] == ["p3"]
+    assert found.quarantined[0].reason.startswith(f"$.pools[3].lpToken: {token} is ")
+    assert [pool.id for pool in found.pools] == [one["id"] for one in content["pools"] if one["id"] != "p3"]
+
+
+@pytest.mark.parametrize("marks", [{"isLp": True, "lpOf": "p3"}, {"isLp": True}, None])
+def test_shares_that_are_said_to_be_the_pools_are_taken(marks: dict[str, Any] | None) -> None:
+    """Also where the document does not say whose they are, or does not list them."""
+    content = sample()
+    if marks is not None:
+        content["tokens"].append({"identifier": "LPTOKEN-000003", "decimals": 18, **marks})
+    found = decode(data(content), quarantine=True)
+    assert found.quarantined == ()
+    assert found.pools[3].lp_token == "LPTOKEN-000003"

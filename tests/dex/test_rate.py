@@ -100,3 +100,19 @@ def test_no_amount_is_an_error_of_its_own() -> None:
             made().amount_out(0, 1, amount)
         with pytest.raises(PoolError):
             made().amount_in(0, 1, amount)
+
+
+def test_one_that_takes_egld_has_the_wrapped_token_first() -> None:
+    """Its input is unwrapped for it, which nothing else can be: such an entry is left out, with its reason."""
+    infos = tuple(TokenInfo(token, 18) for token in TOKENS)
+    sound = made(id="sound", native=True)
+    wrong = made(id="wrong", address=b"\2" * 32, native=True, tokens=TOKENS[::-1])
+    market = PoolDocument(
+        block=Block(1, 1, 1), wrapped_native_token=TOKENS[0], tokens=infos, pools=(sound, wrong)
+    )  # fmt: skip
+    found = decode(encode(market), quarantine=True)
+    assert found.pools == (sound,)
+    (left_out,) = found.quarantined
+    assert (left_out.name, left_out.reason) == (
+        "wrong", f"$.pools[1].native: takes EGLD, and its first token is {TOKENS[1]}"
+    )  # fmt: skip

@@ -126,3 +126,14 @@ def test_a_source_of_rates_that_says_too_little_is_refused(changes: dict[str, An
     RateSource(**sound)
     with pytest.raises(ValueError, match=r"."):
         RateSource(**{**sound, **changes})
+
+
+def test_a_source_that_takes_egld_names_the_wrapped_token_first() -> None:
+    """Another first token is refused before anybody is asked; which one is wrapped the settings say."""
+    source = RateSource(
+        exchange="Hatom", kind="supply", address=encode(bytes(32)), tokens=("USDC-c76f1f", "HUSDC-d80042"),
+        native=True, view="getRate", stock=1,
+    )  # fmt: skip
+    CollectorSettings(wrapped_native_token="USDC-c76f1f", rates=(source,))
+    with pytest.raises(ValueError, match="takes EGLD, and its first token is USDC-c76f1f"):
+        CollectorSettings(rates=(source,))

@@ -84,7 +84,7 @@ class Collector:
         self, block: Block, pools: list[Pool], skipped: list[Skipped], main: tuple[str, ...] | None
     ) -> Collected:
         """Put together what a reader of the document will accept; what it would not is left out."""
-        context = entries.Context({}, None if main is None else frozenset(main))
+        context = entries.Context({}, None if main is None else frozenset(main), self._settings.wrapped_native_token)
         accepted = []
         for pool in pools:
             try:

@@ -97,7 +97,12 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """JEX stable pools that serve only contracts on their own list; no view tells."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for addresses that are none: one would cost every round."""
+        """Raises `ValueError` for addresses that are none (one would cost every round) and wrong rates."""
+        for source in self.rates:
+            if source.native and source.tokens[0] != self.wrapped_native_token:
+                raise ValueError(
+                    f"rates: {source.exchange} {source.kind} takes EGLD, and its first token is {source.tokens[0]}"
+                )
         pools = "ashswap_stable_pools", "ashswap_crypto_pools", "jex_pools", "jex_stable_pools", "jex_restricted"
         named = [(name, text) for name in pools for text in getattr(self, name)]
         named += [(name, getattr(self, name)) for name in ("xexchange_router", "onedex_router", "ashswap_router")]

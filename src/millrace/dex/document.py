@@ -136,19 +136,22 @@ def decode(
 
     tokens = _tokens(in_steps(parsed.tokens, pause), faults)
     decimals = {token.identifier: token.decimals for token in tokens}
-    if parsed.wrapped_native_token not in decimals:
+    wrapped = parsed.wrapped_native_token
+    if wrapped not in decimals:
         raise DocumentError("$.wrappedNativeToken: not one of the document's tokens")
     onedex, xexchange = parsed.exchanges.onedex, parsed.exchanges.xexchange
     main = None if onedex is None else tuple(onedex.main_pair_tokens)
-    context = entries.Context(decimals, None if main is None else frozenset(main))
+    context = entries.Context(decimals, None if main is None else frozenset(main), wrapped)
     built = (reader or entries.Reader()).read(parsed.pools, context, pause, faults)
     pause()
     built = _without_doubles(built, pause, faults)
     pause()
+    built = _without_false_shares(built, tokens, wrapped, pause, faults)
+    pause()
     return PoolDocument(
         block=parsed.block,
         native_token=parsed.native_token,
-        wrapped_native_token=parsed.wrapped_native_token,
+        wrapped_native_token=wrapped,
         tokens=tuple(tokens),
         pools=tuple(built.values()),
         main_pair_tokens=main,
@@ -235,6 +238,34 @@ def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: 
     for position in sorted(doubles, reverse=True):
         faults(built[position].id, doubles[position])
     return {position: pool for position, pool in built.items() if position not in doubles}
+
+
+def _without_false_shares(
+    built: dict[int, Pool],
+    tokens: Iterable[TokenInfo],
+    wrapped: str,
+    pause: Callable[[], None],
+    faults: entries.Faults,
+) -> dict[int, Pool]:
+    """The pools whose LP token, where the document lists it, is said there to be theirs.
+
+    Whatever is traded for a token that is none would count as a trade of such a pool's shares.
+    """
+    listed = {token.identifier: token for token in tokens}
+    sound: dict[int, Pool] = {}
+    for position, pool in in_steps(built.items(), pause):
+        info = listed.get(pool.lp_token)
+        if pool.lp_token == wrapped:
+            reason = f"{wrapped} is the wrapped native token"
+        elif info is not None and not info.is_lp:
+            reason = f"{info.identifier} is no LP token, as the document's tokens say"
+        elif info is not None and info.lp_of not in (None, pool.id):
+            reason = f"{info.identifier} is the LP token of another pool, as the document's tokens say"
+        else:
+            sound[position] = pool
+            continue
+        faults(pool.id, f"$.pools[{position}].lpToken: {reason}")
+    return sound
 
 
 def _router(text: str | None, exchange: str) -> bytes:

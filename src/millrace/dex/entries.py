@@ -11,7 +11,7 @@ from millrace.chain.token import is_identifier
 from millrace.dex.constant_product import FeeDestination, JexPool, OneDexPool, TrustedPair, XExchangePool
 from millrace.dex.crypto import AshCryptoPool
 from millrace.dex.pool import Pool
-from millrace.dex.rate import RATE_POOLS
+from millrace.dex.rate import RATE_POOLS, SOLD
 from millrace.dex.stable import AshStablePool, JexStablePool
 from millrace.dex.stableswap import UNIT, liquidity_fee
 from millrace.dex.wire import (
@@ -45,6 +45,7 @@ class Context(NamedTuple):
 
     decimals: dict[str, int]
     main: frozenset[str] | None
+    wrapped: str
 
 
 class _Head(msgspec.Struct):
@@ -433,7 +434,10 @@ def _rate(fields: _Fields) -> Pool:
     made = RATE_POOLS[entry.exchange, entry.kind]
     paid = fields.number("rate.num", entry.rate.num, least=1)
     taken = fields.number("rate.den", entry.rate.den, least=1)
-    return made(**fields.common((2, 2)), rate=(paid, taken), native=entry.native)
+    common = fields.common((2, 2))
+    if entry.native and common["tokens"][SOLD] != fields.context.wrapped:  # what is paid in is unwrapped for it
+        raise fields.fault("native", f"takes EGLD, and its first token is {common['tokens'][SOLD]}")
+    return made(**common, rate=(paid, taken), native=entry.native)
 
 
 _Form = tuple[msgspec.json.Decoder[Any], Callable[[_Fields], Pool]]

@@ -281,19 +281,21 @@ class Shape(NamedTuple):
 
 
 class FaultyCurve(NoCurve):
-    """A pool's numbers divide by zero, or are larger than any."""
+    """A pool's numbers divide by zero or are larger than any, or make no trade."""
 
 
 def _shapes(pool: Pool, known: CurveCache) -> list[tuple[Trade, Shape]]:
     """The trades that a pool takes, with their edges. Raises `FaultyCurve`."""
-    found = []
+    found, reason = [], ""
     for i, j in itertools.permutations(range(len(pool.tokens)), 2):
         try:
             found.append((Trade(pool, i, j), shape_of(pool, i, j, known)))
         except FaultyCurve:
             raise
-        except NoCurve:
-            continue
+        except NoCurve as error:
+            reason = reason or f"no curve from {pool.tokens[i]} to {pool.tokens[j]}: {error}"
+    if not found:  # one without a trade is not tradable, whatever it says
+        raise FaultyCurve(reason)
     return found
 
 
