@@ -98,6 +98,6 @@ def test_a_nonce_that_no_row_can_hold(tmp_path: Path, nonce: int) -> None:
     body = head + line.replace(b'"nonce":3', f'"nonce":{nonce}'.encode())
     file.write_text(f"{body.decode()}{json.dumps({'count': 1, 'sha256': hashlib.sha256(body).hexdigest()})}\n")
     target = _folder(tmp_path / "b")
-    with pytest.raises(ClaimsError, match="line 2: .*export it again"):
+    with pytest.raises(ClaimsError, match=r"line 2: .*export it again"):
         claims.import_(target, file, "local")
     assert _found(target, ALICE) is None
