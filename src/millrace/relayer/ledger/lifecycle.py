@@ -133,6 +133,12 @@ class Lifecycle:
         if rows:
             self._journal.cosigned(rows)
 
+    def seen_signed(self, client_hash: bytes, signature: bytes) -> None:
+        """A final block has what a key of ours signed: so it was signed, also where a kill kept that from the disk."""
+        entry = self.inflight.by_client_hash(client_hash)
+        if entry is not None and entry.state == "journalled" and entry.kind != "broadcast":
+            self.cosigned([(entry, signature)])
+
     def want_broadcast(self, entry: Entry) -> bool:
         """The entry is to be broadcast from now on; whether its row has yet to say so."""
         if entry.state == "over" or (entry.broadcast and entry.state != "expired"):
@@ -253,8 +259,10 @@ class Lifecycle:
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
             # What is not signed here may have been signed, sent and run by another relayer of our keys: who claimed
-            # what was taken over, who took our seat, or who was given the same bytes.
-            is_unsure = self._journal.sharing is not None and not entry.chain_hash
+            # what was taken over, who took our seat, or who was given the same bytes. Or here, before a kill kept that
+            # from the disk, and in one of the blocks that were not seen.
+            is_seen = not entry.sign_requests or entry.losses == self._losses
+            is_unsure = not entry.chain_hash and (self._journal.sharing is not None or not is_seen)
             if not entry.chain_hash and not is_unsure:
                 entry.refusal = reasons.NONCE_TOO_LOW
             is_ours = entry.losses != self._losses or (is_unsure and entry.handed_out)
