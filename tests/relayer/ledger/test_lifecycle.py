@@ -259,6 +259,50 @@ async def test_same_bytes_after_the_end(world: Any) -> None:
     assert signed == tx | {"relayerSignature": first["results"][0]["relayerSignature"]}
 
 
+@pytest.mark.parametrize("how", ["a gap", "no stream", "written off and run", "written off, events lost"])
+async def test_what_may_have_run_unseen_keeps_its_hash(world: Any, how: str) -> None:
+    """Its bytes sent again get the same hash once its nonce is used, unless it is known that another used it."""
+    await start(world, **({"hub_url": ""} if how == "no stream" else {}))
+    tx, lifecycle, events = transfer(ALICE), world.service.lifecycle, world.service.events
+    async with connected(world.ws) as client:
+        first = await client.ask(action="relay", tx=as_json(tx))
+        (entry,) = lifecycle.inflight.entries()
+        reason = "it may have run: events were lost, or never came"
+        world.service.accounts._clock = lambda: time.monotonic() + 1.0
+        world.api.set(ALICE.public, 1, 10**18)
+        match how:
+            case "a gap":
+                events.on_gap(1, 2)
+                lifecycle.nonce_moved(ALICE.public, 1)
+            case "no stream":
+                lifecycle.expire(entry)
+                await world.service.accounts.refresh(ALICE.public)
+            case "written off and run":
+                assert lifecycle.write_off(entry.client_hash)
+                Chain(world, 1).final([entry.tx], accounts={ALICE.public: (1, 10**18)})
+                reason = ""
+            case _:
+                assert lifecycle.write_off(entry.client_hash)
+                events.on_gap(1, 2)
+                lifecycle.nonce_moved(ALICE.public, 1)
+                reason = ""
+        assert await client.ask(action="relay", tx=as_json(tx)) == first
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    found = await lifecycle.fates.find(entry.client_hash)
+    assert found is not None and found[0].reason == reason
+
+
+async def test_what_was_written_off_and_another_took_the_nonce_of(world: Any) -> None:
+    """No hash is told of what surely never ran, and its nonce stays taken."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    assert world.service.lifecycle.write_off(client_hash(transfer(ALICE)))
+    Chain(world, 1).final(accounts={ALICE.public: (1, 10**18)})
+    await world.service.journal.flush()
+    assert await submit(world, transfer(ALICE)) == ["nonce too low"]
+    assert await world.service.journal.is_taken(ALICE.public, 0)
+
+
 async def test_what_was_never_signed_is_never_said_to_be_accepted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the nonce of a journalled transaction passes before anybody signed it, its bytes are too late."""
     await start(world, sign_wait=0)
