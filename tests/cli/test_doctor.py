@@ -18,7 +18,11 @@ from click.testing import CliRunner
 
 from millrace.cli import doctor, doctor_machine, findings, main
 from millrace.cli.findings import Finding
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import chain as links
+from millrace.relayer.journal import identity, memory
+from millrace.relayer.journal.chain import NO_HEAD
+from millrace.relayer.journal.mark import Mark, Seen
+from millrace.relayer.rules import policy, policy_file
 from millrace.system.plan import Plan, Ports
 from millrace.system.up import places
 from millrace_client import Wallet
@@ -249,7 +253,13 @@ def test_keys_by_the_remedies(tmp_path: Path, machine: dict[str, Any], profile: 
         ("a data directory that was moved", "data directory", "was moved to /new"),
         ("another folder's journal", "data directory", "is of the folder"),
         ("a damaged journal", "journal", "journal.sqlite: "),
+        ("a journal without its log", "journal", "journal.sqlite-wal"),
+        ("a journal without its mark", "journal", "is missing"),
+        ("an older mark", "journal", "the mark is an older copy"),
+        ("no journal", "journal", "journal.sqlite is missing"),
         ("a policy that is none", "policy", "0.pem"),
+        ("a policy that was edited", "policy", "its checksum does not fit"),
+        ("a policy by hand that is looser", "policy", "looser in caps.value"),
         ("a policy that is too small to share", "policy", "budget.per_minute"),
         ("a full disk", "disk", "0 MiB are free"),
         ("few files", "files", "0 files may be open"),
@@ -293,6 +303,21 @@ def test_each_fault_of_a_machine(
             with (data / identity.JOURNAL).open("r+b") as file:
                 file.seek(-8192, 2)
                 file.write(b"\xff" * 4096)
+        case "a journal without its log":
+            begun(data, acknowledged=3)
+        case "a journal without its mark":
+            begun(data, acknowledged=2).unlink()
+        case "an older mark":
+            begun(data, acknowledged=0)
+        case "no journal":
+            begun(data, acknowledged=2)
+            (data / identity.JOURNAL).unlink()
+        case "a policy that was edited":
+            (tmp_path / "policy.toml").write_text(policy_file.seal("[caps]\nvalue = 5\n").replace("5", "6", 1))
+            policy_file.write(data / policy.KEPT, "[caps]\nvalue = 5\n")
+        case "a policy by hand that is looser":
+            (tmp_path / "policy.toml").write_text("[caps]\nvalue = 6\n")
+            policy_file.write(data / policy.KEPT, "[caps]\nvalue = 5\n")
         case "a policy that is none":
             machine["policy_file"] = str(tmp_path / "0.pem")
         case "a policy that is too small to share":
@@ -317,6 +342,36 @@ def journal(data: Path, owner: str) -> None:
         connection.execute("CREATE TABLE rows (value TEXT)")
         connection.executemany("INSERT INTO rows VALUES (?)", [("x" * 900,)] * 40)
         connection.commit()
+
+
+def begun(data: Path, *, acknowledged: int) -> Path:
+    """A journal that is at its second commit, and the mark of another one; where that lies."""
+    owner = identity.read(data)
+    identity.write(data, identity.Identity(owner.id, owner.epoch, "ready"))
+    journal(data, owner.id)
+    mark = Mark(data / "mark", owner.id)
+    memory.accept(data / identity.JOURNAL, mark, owner)
+    with contextlib.closing(sqlite3.connect(data / identity.JOURNAL)) as connection:
+        link = links.last(connection, owner.id)
+        assert link is not None
+        link = links.extend(connection, owner.id, link, 0)
+        connection.commit()
+    mark.make(Seen(acknowledged, link.head if acknowledged == link.sequence else NO_HEAD))
+    return mark.path
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_journal_that_is_at_its_mark(tmp_path: Path, machine: dict[str, Any], at: int) -> None:
+    """With all that was acknowledged, or one commit past it, as beside a relayer that runs, nothing is wrong."""
+    data = Path(machine["data_dir"])
+    mark = begun(data, acknowledged=2)
+    if at == 1:
+        owner = identity.read(data)
+        with contextlib.closing(sqlite3.connect(data / identity.JOURNAL)) as connection:
+            link = links.last(connection, owner.id)
+        assert link is not None
+        Mark(mark, owner.id).make(Seen(1, link.before))
+    assert here(tmp_path, machine) == []
 
 
 def chain(fault: str) -> Callable[[str, str], Any]:

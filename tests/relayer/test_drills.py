@@ -28,14 +28,15 @@ from millrace.runtime.settings import Secret
 ALICE, BOB = wallet(1), wallet(2)
 
 
-def command(world: Any, *words: str, data_dir: str = "relayer", fails: bool = False) -> str:
-    """What `millrace relayer …` says, with the world's settings."""
+def command(world: Any, *words: str, data_dir: str = "relayer", fails: bool = False, last: str = "") -> str:
+    """What `millrace relayer …` says, with the world's settings and one more."""
     given = settings(world.folder, data_dir=world.folder / data_dir)
     pairs = {
         "data_dir": given.data_dir, "lease_dir": given.lease_dir, "chain_id": given.chain_id,
         "key_files": "[" + ",".join(f'"{file}"' for file in given.key_files) + "]",
     }  # fmt: skip
     options = [item for name, value in pairs.items() for item in ("--set", f"{name}={value}")]
+    options += ["--set", last] if last else []
     done = CliRunner().invoke(main, ["relayer", *words, *options])
     assert done.exit_code == int(fails), done.output
     return done.output
@@ -267,6 +268,22 @@ async def test_move(world: Any) -> None:
     assert await submit(world, transfer(ALICE, 0), transfer(ALICE, 1)) == ["ok", "ok"]
     await world.stop()
     assert str(world.folder / "new") in await refused(world)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [("claims_url=postgresql://h/d", "needs neither"), ('key_files=["none.pem"]', "none.pem")],
+    ids=["shared", "no key"],
+)
+async def test_a_move_that_is_refused_changes_nothing(world: Any, setting: str, said: str) -> None:
+    """Where claims are shared, or a key cannot be read, the old folder stays the one that starts, and is the only."""
+    await world.start()
+    await world.stop()
+    new = world.folder / "new"
+    assert said in command(world, "move", str(new), fails=True, last=setting)
+    assert not new.exists()
+    await world.start()
+    assert await submit(world, transfer(ALICE, 0)) == ["ok"]
 
 
 @pytest.mark.parametrize("how", ["rubbish", "a page", "a folder"])

@@ -36,11 +36,12 @@ def of_this_machine(file: Path | None) -> Iterator[Finding]:
         yield Finding("ok", f"settings of {service}", f"all {count} are right")
     settings = load("relayer", RelayerSettings, file=file)
     yield from _of_key_files(settings.key_files, settings.network())
-    yield from _of_folder(settings.data_dir)
+    yield from _of_folder(settings.data_dir, settings.mark_path)
     yield from _of_disks(settings.data_dir, load("notifier", NotifierSettings, file=file).data_dir)
     yield from _of_files(settings.max_connections)
     if settings.policy_file:
-        yield from _of_policy(Path(settings.policy_file), settings.claims_seats if settings.claims_url else 1)
+        seats = settings.claims_seats if settings.claims_url else 1
+        yield from _of_policy(settings.policy_file, Path(settings.data_dir), seats)
     if settings.chain_api_url:
         yield from _of_its_chain(settings)
 
@@ -71,9 +72,14 @@ def _of_key_files(files: tuple[str, ...], network: Any) -> Iterator[Finding]:
         yield Finding("warning", "keys", f"nobody pays for shard {shard}", remedy)
 
 
-def _of_folder(folder: Path) -> Iterator[Finding]:
+def _of_folder(folder: Path, mark_path: str) -> Iterator[Finding]:
     """Whether the relayer would start with it, and whether its journal is whole."""
-    from millrace.relayer.journal import identity
+    import sqlite3
+
+    from millrace.relayer.journal import identity, memory
+    from millrace.relayer.journal.advice import WHAT_TO_DO, advice
+    from millrace.relayer.journal.chain import ChainError
+    from millrace.relayer.journal.mark import Mark, MarkError
 
     try:
         ours = identity.read(folder)
@@ -86,8 +92,17 @@ def _of_folder(folder: Path) -> Iterator[Finding]:
     if owner not in (None, ours.id):
         text = f"the journal in {folder} is of the folder {owner}, its file `{identity.FILE}` of {ours.id}"
         yield Finding("fault", "data directory", text, "one of the two was copied here by itself: put both back")
-    elif owner is not None:
-        yield from _of_journal(folder / identity.JOURNAL)
+        return
+    journal = folder / identity.JOURNAL
+    try:
+        memory.look(journal, Mark(memory.mark_place(journal, mark_path), ours.id), ours)
+    except (ChainError, MarkError) as error:
+        yield Finding("fault", "journal", str(error), WHAT_TO_DO)
+    except (sqlite3.Error, OSError) as error:
+        yield Finding("fault", "journal", f"{journal}: {error}", advice(error))
+    else:
+        if owner is not None:
+            yield from _of_journal(journal)
 
 
 def _of_journal(file: Path) -> Iterator[Finding]:
@@ -147,24 +162,33 @@ def _of_files(connections: int) -> Iterator[Finding]:
         yield Finding("ok", "files", "as many as connections")
 
 
-def _of_policy(file: Path, seats: int) -> Iterator[Finding]:
-    """Whether it is one, and enough for so many relayers."""
-    from millrace.relayer.rules.policy import PolicyError, loads
+def _of_policy(file: str, folder: Path, seats: int) -> Iterator[Finding]:
+    """Whether the relayer takes it over, as at a start, and it is enough for so many relayers."""
+    import contextlib
+    import sqlite3
+
+    from millrace.relayer.journal import identity, reading
+    from millrace.relayer.rules import policy
+    from millrace.relayer.rules.policy_file import PolicyFile
     from millrace.relayer.rules.seats import too_small
 
+    rules, remembered, wrong = PolicyFile(file, folder / policy.KEPT), None, ""
+    with contextlib.suppress(sqlite3.Error):  # a finding of its own
+        remembered = reading.meta(folder / identity.JOURNAL, reading.POLICY)
     try:
-        policy = loads(file.read_text(encoding="utf-8-sig"))
-    except (PolicyError, OSError, UnicodeDecodeError) as error:
+        rules.begin(remembered)
+        wrong = rules.rejected
+    except policy.PolicyError as error:
+        wrong = str(error)
+    if wrong:
         remedy = "correct it; until then the last good one holds: `millrace policy apply`"
-        yield Finding("fault", "policy", f"{file}: {error}", remedy)
+        yield Finding("fault", "policy", wrong, remedy)
+    elif names := too_small(rules.policy, seats):
+        text = f"each of {seats} relayers has less than caps.fee of {', '.join(names)}"
+        remedy = "raise them, or lower caps.fee or, with an empty schema, claims_seats"
+        yield Finding("warning", "policy", text, remedy)
     else:
-        if names := too_small(policy, seats):
-            text = f"each of {seats} relayers has less than caps.fee of {', '.join(names)}"
-            yield Finding(
-                "warning", "policy", text, "raise them, or lower caps.fee or, with an empty schema, claims_seats"
-            )
-        else:
-            yield Finding("ok", "policy", f"{file} is whole")
+        yield Finding("ok", "policy", f"{file} is whole")
 
 
 def _of_its_chain(settings: RelayerSettings) -> Iterator[Finding]:

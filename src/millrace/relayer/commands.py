@@ -127,9 +127,10 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
     settings = _settings(config, pairs)
     folder = Path(settings.data_dir)
     with _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError):
-        moved = copies.move(folder, destination)
         keys = keystore.public_keys(settings.key_files, settings.key_env)
-        with holding.opened(settings) as store:  # else a copy of before could start as long as the new one has not
+        with holding.opened(settings) as store:
+            moved = copies.move(folder, destination)
+            # Else a copy of before could start as long as the new one has not.
             set_backs.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
     _say_left_out((moved.note,) if moved.note else ())

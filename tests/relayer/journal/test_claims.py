@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -85,3 +87,17 @@ def test_nothing_of_a_file_that_is_not_whole(tmp_path: Path) -> None:
     claims.import_(_folder(tmp_path / "c"), file, "local")
     with closing(sqlite3.connect(target / identity.JOURNAL)) as journal:
         assert journal.execute("SELECT count(*) FROM imported_claims").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("nonce", [2**63, 2**64, -1])
+def test_a_nonce_that_no_row_can_hold(tmp_path: Path, nonce: int) -> None:
+    """It is refused in words, as any line that nobody exported, though the end of the file fits."""
+    file = tmp_path / "file"
+    claims.export(_folder(tmp_path / "a", (ALICE, 3, b"k")), file, "local")
+    head, line, _ = file.read_bytes().splitlines(keepends=True)
+    body = head + line.replace(b'"nonce":3', f'"nonce":{nonce}'.encode())
+    file.write_text(f"{body.decode()}{json.dumps({'count': 1, 'sha256': hashlib.sha256(body).hexdigest()})}\n")
+    target = _folder(tmp_path / "b")
+    with pytest.raises(ClaimsError, match=r"line 2: .*export it again"):
+        claims.import_(target, file, "local")
+    assert _found(target, ALICE) is None

@@ -13,6 +13,7 @@ from relayer_support import (
     GAS_PRICE,
     RELAYERS,
     BlockMaker,
+    Chain,
     as_json,
     connected,
     raw,
@@ -258,6 +259,50 @@ async def test_same_bytes_after_the_end(world: Any) -> None:
     assert signed == tx | {"relayerSignature": first["results"][0]["relayerSignature"]}
 
 
+@pytest.mark.parametrize("how", ["a gap", "no stream", "written off and run", "written off, events lost"])
+async def test_what_may_have_run_unseen_keeps_its_hash(world: Any, how: str) -> None:
+    """Its bytes sent again get the same hash once its nonce is used, unless it is known that another used it."""
+    await start(world, **({"hub_url": ""} if how == "no stream" else {}))
+    tx, lifecycle, events = transfer(ALICE), world.service.lifecycle, world.service.events
+    async with connected(world.ws) as client:
+        first = await client.ask(action="relay", tx=as_json(tx))
+        (entry,) = lifecycle.inflight.entries()
+        reason = "it may have run: events were lost, or never came"
+        world.service.accounts._clock = lambda: time.monotonic() + 1.0
+        world.api.set(ALICE.public, 1, 10**18)
+        match how:
+            case "a gap":
+                events.on_gap(1, 2)
+                lifecycle.nonce_moved(ALICE.public, 1)
+            case "no stream":
+                lifecycle.expire(entry)
+                await world.service.accounts.refresh(ALICE.public)
+            case "written off and run":
+                assert lifecycle.write_off(entry.client_hash)
+                Chain(world, 1).final([entry.tx], accounts={ALICE.public: (1, 10**18)})
+                reason = ""
+            case _:
+                assert lifecycle.write_off(entry.client_hash)
+                events.on_gap(1, 2)
+                lifecycle.nonce_moved(ALICE.public, 1)
+                reason = ""
+        assert await client.ask(action="relay", tx=as_json(tx)) == first
+    assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["nonce too low"]
+    found = await lifecycle.fates.find(entry.client_hash)
+    assert found is not None and found[0].reason == reason
+
+
+async def test_what_was_written_off_and_another_took_the_nonce_of(world: Any) -> None:
+    """No hash is told of what surely never ran, and its nonce stays taken."""
+    await start(world)
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    assert world.service.lifecycle.write_off(client_hash(transfer(ALICE)))
+    Chain(world, 1).final(accounts={ALICE.public: (1, 10**18)})
+    await world.service.journal.flush()
+    assert await submit(world, transfer(ALICE)) == ["nonce too low"]
+    assert await world.service.journal.is_taken(ALICE.public, 0)
+
+
 async def test_what_was_never_signed_is_never_said_to_be_accepted(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the nonce of a journalled transaction passes before anybody signed it, its bytes are too late."""
     await start(world, sign_wait=0)
@@ -431,6 +476,47 @@ async def test_a_row_read_from_disk_is_never_given_back(world: Any) -> None:
     assert lifecycle.inflight.of_sender(ALICE.public)[0].state == "journalled"
     assert lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 100_000 * GAS_PRICE
     assert await submit(world, transfer(ALICE, data=b"x", gas_limit=200_000)) == ["conflicting transaction"]
+
+
+@pytest.mark.parametrize("kind", ["relay", "sign"])
+async def test_a_signature_that_a_kill_kept_from_the_disk_is_known_by_its_block(world: Any, kind: Any) -> None:
+    """What ran is settled and told as such, and asked again has its hash, though its row never had the signature."""
+    await start(world, "paused_shards = []")
+    tx = transfer(ALICE)
+    assert await submit(world, tx, kind=kind) == ["ok"]
+    signed = world.service.lifecycle.inflight.of_sender(ALICE.public)[0].tx
+    world.service.journal.change(lambda connection: connection.execute("DELETE FROM signatures").close())
+    await world.stop()
+    await start(world, "paused_shards = [1]")
+    assert not world.service.lifecycle.inflight.of_sender(ALICE.public)[0].chain_hash
+    name, asked = client_hash(tx).hex(), {"action": kind, "tx": as_json(tx)}
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"tx-status/{name}")
+        Chain(world, 1).final([signed], accounts={ALICE.public: (1, 10**18)})
+        assert (await client.push())["data"]["status"] == "success"
+        if kind == "relay":
+            (world.folder / "policy.toml").write_text(seal("paused_shards = []"))
+            await world.service.policy_keeper.read()
+            assert (await client.ask(**asked))["hashes"] == [chain_hash(signed).hex()]
+    assert (await _audit(world))[-1] == ("settle", 50_000 * GAS_PRICE)
+    found = await world.service.lifecycle.fates.find(bytes.fromhex(name))
+    assert found is not None and (found[0].state, found[0].chain_hash) == ("success", chain_hash(signed))
+
+
+async def test_what_may_have_been_signed_and_run_unseen_is_not_said_to_have_failed(world: Any) -> None:
+    """Of a row read from disk without its signature nobody knows, once its nonce is used and events were lost."""
+    await start(world, "paused_shards = []")
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    world.service.journal.change(lambda connection: connection.execute("DELETE FROM signatures").close())
+    await world.stop()
+    await start(world, "paused_shards = [1]")
+    refused: list[Any] = []
+    lifecycle = world.service.lifecycle
+    lifecycle.on_refused = refused.append
+    lifecycle.events_lost()
+    lifecycle.nonce_moved(ALICE.public, 1)
+    assert not refused and not lifecycle.inflight.entries()
+    assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
 
 
 async def test_a_refusal_gives_back_what_nobody_has_a_signature_of(world: Any) -> None:

@@ -35,6 +35,8 @@ class TxFact(msgspec.Struct, frozen=True):
     """Hashes of contract results that another shard has yet to execute, refunds too: until then nothing is over."""
     paid: tuple[bytes, int] | None = None
     """The watched key that pays for it, and how much at most."""
+    signature: bytes = b""
+    """That key's."""
     results_in: frozenset[bytes] = frozenset()
     """Hashes of contract results executed here."""
     fee: int | None = None

@@ -163,6 +163,7 @@ class PoolReader:
             self.relayers.add(tx.relayer)
             if tx.relayer in self._watched:
                 fact["paid"] = tx.relayer, _number(info.feeInfo.initialPaidFee) or tx.gasLimit * tx.gasPrice
+                fact["signature"] = tx.relayerSignature
 
     def _read_results_in(self, hashes: list[bytes], *, from_elsewhere: bool) -> None:
         for scr_hash in hashes:

@@ -36,6 +36,9 @@ class Included(msgspec.Struct, frozen=True):
     block: BlockFacts | None = None
     paid: tuple[bytes, int] | None = None
     """The watched key that pays for it, and how much at most."""
+    client_hash: bytes = b""
+    signature: bytes = b""
+    """That key's, and what it signed; empty without one."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -166,7 +169,8 @@ class Tracker:
         if fact.included:
             # With results still to be executed elsewhere the block shows only the first part of the fee.
             fee = None if fact.results_out else fact.fee
-            included.append(Included(fact.tx_hash, fee, block.order[0] or None, block, fact.paid))
+            height = block.order[0] or None
+            included.append(Included(fact.tx_hash, fee, height, block, fact.paid, fact.client_hash, fact.signature))
         if fact.tx_hash in self._ended:
             return
         pending = self._pending.get(fact.tx_hash)

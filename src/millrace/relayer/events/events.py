@@ -260,6 +260,8 @@ class Events:
     def _release(self, release: Release, now: float) -> None:
         """Something became final. First what is in flight, then the accounts, then the words to clients."""
         for item in release.included:
+            if item.signature:
+                self._lifecycle.seen_signed(item.client_hash, item.signature)
             entry = self._lifecycle.inflight.by_chain_hash(item.tx_hash) if self._live else None
             if entry is not None:
                 self.final_delays.observe(max(0.0, time.time() - entry.created_ms / 1000))

@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.reading import read_only
+from millrace.relayer.journal.submissions import MAX_NONCE
 from millrace.runtime import files
 
 FORMAT = "millrace relayer claims 1"
@@ -72,7 +73,7 @@ class _Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sender: str
-    nonce: int
+    nonce: Annotated[int, msgspec.Meta(ge=0, le=MAX_NONCE)]
     hash: str
 
 

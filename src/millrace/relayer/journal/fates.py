@@ -42,6 +42,8 @@ MAX_OPEN = 200_000
 State = Literal["pending", "included", "success", "fail", "superseded", "dropped", "written off"]
 """`included`: its nonce is used, its end not known yet; `superseded`: its nonce was used by another; `dropped`: sent no
 more, and no block had it; `written off`: its operator gave it up."""
+UNSEEN = "it may have run: events were lost, or never came"
+"""The reason of what is superseded as far as is known: its nonce is used, maybe by itself."""
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -531,6 +533,7 @@ def _fate_of(record: submissions.Record, ended_ms: int | None, failed: int | Non
         relayer=tx.relayer,
         max_fee=str(record.fee),
         state=state,
+        reason=UNSEEN if state == "superseded" and record.cost else "",
         fee=None if record.state != "finished" or record.cost is None else str(record.cost),
         time_ms=ended_ms or record.created_ms,
     )

@@ -27,14 +27,12 @@ from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.reading import POLICY
 from millrace.relayer.journal.seats import Shared
 from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
-from millrace.relayer.journal.submissions import Cosigned, Record
+from millrace.relayer.journal.submissions import MAX_NONCE, Cosigned, Record
 from millrace.relayer.journal.versions import bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer
 
 log = logging.getLogger(__name__)
 
-MAX_NONCE = 2**63 - 1
-"""What a row can hold; an account that has got that far is not of this world."""
 QUOTA_MS = 3_600_000
 BUDGET_MS = 24 * QUOTA_MS
 _SHARED = "shared"

@@ -129,6 +129,11 @@ def check_holds(seen: Seen, link: Link | None) -> None:
 def check_is_newest(seen: Seen, link: Link | None) -> None:
     """Whether the mark of a journal that nobody writes is its own. Raises `MarkError`."""
     check_holds(seen, link)
+    check_has_followed(seen, link)
+
+
+def check_has_followed(seen: Seen, link: Link | None) -> None:
+    """Whether a mark that was read after its journal, which may be written, is no older copy. Raises `MarkError`."""
     if link is not None and link.sequence > seen.sequence + 1:
         raise MarkError(
             f"the mark says that commit {seen.sequence} was acknowledged last, and the journal is at {link.sequence}: "

@@ -20,7 +20,16 @@ from millrace.relayer.journal import audit, chain, outcomes, programmes, submiss
 from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
 from millrace.relayer.journal.identity import Identity
-from millrace.relayer.journal.mark import FILE, NOTHING, Mark, MarkError, Seen, check_holds, check_is_newest
+from millrace.relayer.journal.mark import (
+    FILE,
+    NOTHING,
+    Mark,
+    MarkError,
+    Seen,
+    check_has_followed,
+    check_holds,
+    check_is_newest,
+)
 from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.versions import check_known
 
@@ -63,15 +72,12 @@ def recall(journal: Path, mark: Mark, identity: Identity) -> Link | None:
     """
     if journal.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    there = _has_content(journal)
-    is_first = identity.state == "new" and not mark.path.exists() and not is_begun(journal)
+    is_first = _is_first(journal, mark, identity)
     try:
         if is_first:
             mark.make(NOTHING)
         seen = mark.read()
-        if not there:  # SQLite would delete the log beside an empty file
-            if seen.sequence:
-                raise MarkError(f"{journal.name} is {'empty' if journal.exists() else 'missing'}")
+        if not _is_there(journal, seen):  # SQLite would delete the log beside an empty file
             return None
         with contextlib.closing(read_only(journal)) as connection:
             check_known(connection)
@@ -100,6 +106,35 @@ def _last_link(connection: sqlite3.Connection, seen: Seen, writer: str) -> Link 
         _check_names(connection)
         chain.check(connection, KINDS, writer, link, _tell_progress)
     return link
+
+
+def look(journal: Path, mark: Mark, identity: Identity) -> None:
+    """Whether a start would find the journal's end where its mark is; not whether each row is as it was written.
+
+    Changes nothing, also beside a running relayer. Raises `ChainError`, `MarkError`, `sqlite3.Error` or `OSError`.
+    """
+    if _is_first(journal, mark, identity):
+        return
+    seen = mark.read()  # first: commits go on meanwhile
+    if _is_there(journal, seen):
+        with contextlib.closing(read_only(journal)) as connection:
+            check_known(connection)
+            link = chain.last(connection, identity.id)
+        check_holds(seen, link)
+        check_has_followed(mark.read(), link)
+
+
+def _is_first(journal: Path, mark: Mark, identity: Identity) -> bool:
+    """Whether the folder was never started."""
+    return identity.state == "new" and not mark.path.exists() and not is_begun(journal)
+
+
+def _is_there(journal: Path, seen: Seen) -> bool:
+    """Whether there is a journal. Raises `MarkError` where there is none and anything was acknowledged."""
+    there = _has_content(journal)
+    if not there and seen.sequence:
+        raise MarkError(f"{journal.name} is {'empty' if journal.exists() else 'missing'}")
+    return there
 
 
 def is_begun(journal: Path) -> bool:

@@ -16,6 +16,9 @@ import msgspec
 from millrace.relayer.journal.chain import Kind, content, tell
 from millrace.relayer.rules.stages import cosigned, hash_of
 
+MAX_NONCE = 2**63 - 1
+"""What a row can hold; an account that has got that far is not of this world."""
+
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS submissions (
     id INTEGER PRIMARY KEY,

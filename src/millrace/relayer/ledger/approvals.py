@@ -9,8 +9,8 @@ from __future__ import annotations
 from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import Transaction
-from millrace.relayer.journal.journal import MAX_NONCE
 from millrace.relayer.journal.recovery import SafeStart
+from millrace.relayer.journal.submissions import MAX_NONCE
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger import checks
 from millrace.relayer.ledger.accounts import Account

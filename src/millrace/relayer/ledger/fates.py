@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 from millrace.relayer.blocks.facts import BlockFacts
-from millrace.relayer.journal.fates import MAX_OPEN, Fate, Fates, Place, State
+from millrace.relayer.journal.fates import MAX_OPEN, UNSEEN, Fate, Fates, Place, State
 from millrace.relayer.ledger.inflight import End, Entry, InFlight
 from millrace.relayer.protocol import reasons
 
@@ -26,10 +26,11 @@ CLIENT_PART = 10
 _ENDED: dict[str, State] = {
     "finished": "included",
     "superseded": "superseded",
+    "unseen": "superseded",
     "dropped": "dropped",
     "written off": "written off",
 }
-"""What a row's state means to who asks."""
+"""What a row's state means to who asks; `unseen`: superseded, as far as is known."""
 
 
 class FateBook:
@@ -76,7 +77,7 @@ class FateBook:
         if entry.refusal is not None and not entry.broadcast:
             return  # never accepted, or only to be signed
         place = None if block is None else Place(block.shard, block.nonce, block.block_hash, block.timestamp_ms)
-        state, reason = _ENDED[how], ""
+        state, reason = _ENDED[how], UNSEEN if how == "unseen" else ""
         if entry.refusal is not None:
             reason = entry.refusal.reason
             state = state if entry.refusal.code == reasons.NONCE_TOO_LOW.code else "dropped"

@@ -17,9 +17,9 @@ from millrace.chain.transaction import TransactionError, early_hashes, from_prot
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.journal import at_risk, programmes
-from millrace.relayer.journal.journal import MAX_NONCE, Journal, drop_write_off, transaction_of
+from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
 from millrace.relayer.journal.seats import Claimed
-from millrace.relayer.journal.submissions import Record, origin_of, origin_text
+from millrace.relayer.journal.submissions import MAX_NONCE, Record, origin_of, origin_text
 from millrace.relayer.journal.writer import JournalError, Write
 from millrace.relayer.ledger.approvals import Approvals
 from millrace.relayer.ledger.fates import FateBook
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 
 APART_MS = 2_500
 """So far ours may be ahead of the chain's, and what is read again still counts as of what was sent last."""
+_NEVER_RAN = "cost = iif(EXISTS (SELECT 1 FROM signatures WHERE signatures.id = submissions.id), '0', cost)"
+"""Of a row that keeps its nonce: one without a signature gives way once it cost nothing."""
 LATE_MS = 1_000
 """Who waited longer for its signature (it takes milliseconds, where there is a signing process that does not refuse it)
 has its time on the network from then on."""
@@ -132,6 +134,12 @@ class Lifecycle:
             self._share_signature(entry, signature)
         if rows:
             self._journal.cosigned(rows)
+
+    def seen_signed(self, client_hash: bytes, signature: bytes) -> None:
+        """A final block has what a key of ours signed: so it was signed, also where a kill kept that from the disk."""
+        entry = self.inflight.by_client_hash(client_hash)
+        if entry is not None and entry.state == "journalled" and entry.kind != "broadcast":
+            self.cosigned([(entry, signature)])
 
     def want_broadcast(self, entry: Entry) -> bool:
         """The entry is to be broadcast from now on; whether its row has yet to say so."""
@@ -233,7 +241,7 @@ class Lifecycle:
             written_off = self.sponsor.written_off.take(tx_hash)
             if written_off is not None:
                 self.sponsor.balances.paid(written_off.key, written_off.fee, height)
-                self._written_off_is_over(written_off)
+                self._written_off_is_over(written_off, "state = 'finished'")
             elif paid is not None:  # by another relayer of our keys, or signed before a safe start, or given up here
                 self.sponsor.balances.paid(*paid, height)
             return None
@@ -253,16 +261,19 @@ class Lifecycle:
         """
         for entry in [item for at, item in self.inflight.of_sender(sender).items() if at < nonce]:
             # What is not signed here may have been signed, sent and run by another relayer of our keys: who claimed
-            # what was taken over, who took our seat, or who was given the same bytes.
+            # what was taken over, who took our seat, or who was given the same bytes. Or here, before a kill kept that
+            # from the disk, and in one of the blocks that were not seen.
+            is_unseen = entry.losses != self._losses
             is_unsure = self._journal.sharing is not None and not entry.chain_hash
-            if not entry.chain_hash and not is_unsure:
+            if not entry.chain_hash and not is_unsure and not (is_unseen and entry.sign_requests):
                 entry.refusal = reasons.NONCE_TOO_LOW
-            is_ours = entry.losses != self._losses or (is_unsure and entry.handed_out)
+            is_ours = is_unseen or (is_unsure and entry.handed_out)
             self._end(entry, "superseded", entry.fee if is_ours else 0, is_unsure=is_unsure)
             if entry.refusal is not None:
                 self.on_refused(entry)
-        for item in self.sponsor.nonce_used(sender, nonce, surely_another=not self._losses):
-            self._written_off_is_over(item)
+        is_surely_another = not self._losses
+        for item in self.sponsor.nonce_used(sender, nonce, surely_another=is_surely_another):
+            self._written_off_is_over(item, _NEVER_RAN if is_surely_another else "")
 
     def waits_below(self, sender: bytes, nonce: int) -> bool:
         """Whether anything of the sender's ends when the chain is at this nonce."""
@@ -394,7 +405,8 @@ class Lifecycle:
         line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
         charged, at = self.sponsor.programmes.close(entry.client_hash, cost or 0), self._wall_ms()
         if state != "finished" and not is_unsure:
-            self.fates.over(entry, "written off" if written_off else state, None, None)
+            how = "written off" if written_off else "unseen" if state == "superseded" and cost else state
+            self.fates.over(entry, how, None, None)
         # What was written off may still run: as it has not ended, its row is never pruned and keeps its nonce taken.
         ended = None if written_off else at
         end = (*_row(entry), state, None if cost is None else str(cost), ended)
@@ -405,12 +417,13 @@ class Lifecycle:
             further.append(lambda connection: drop_write_off(connection, entry.client_hash))
         self._journal.ended([end], [] if line is None else [line], *further)
 
-    def _written_off_is_over(self, item: WrittenOffFee) -> None:
-        """Its nonce is used: its row may be forgotten like any other."""
+    def _written_off_is_over(self, item: WrittenOffFee, known: str = "") -> None:
+        """Its nonce is used: its row may be forgotten like any other. `known`: an assignment of what it came to."""
         now, row = self._wall_ms(), (item.sender, item.nonce)
+        assignments = f"ended_ms = ?{', ' if known else ''}{known}"
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute("UPDATE submissions SET ended_ms = ? WHERE sender = ? AND nonce = ?", (now, *row))
+            connection.execute(f"UPDATE submissions SET {assignments} WHERE sender = ? AND nonce = ?", (now, *row))
 
         self._journal.change(write)
         if self._journal.sharing is not None:

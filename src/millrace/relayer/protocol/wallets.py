@@ -83,8 +83,8 @@ class TransactionReply(msgspec.Struct, frozen=True, rename="camel"):
     """The one that was asked for."""
     state: Literal["pending", "included", "success", "fail", "superseded", "dropped", "written off"]
     """`pending`: no final block has executed it; `included`: its sender's shard has, its end is still to come;
-    `superseded`: its nonce was used by another; `dropped`: sent no more, no block had it; `written off`: given up by
-    the operator."""
+    `superseded`: its nonce was used by another, or with a `reason` maybe by itself; `dropped`: sent no more, no block
+    had it; `written off`: given up by the operator."""
     client_hash: str
     sender: str
     nonce: int

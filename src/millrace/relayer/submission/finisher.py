@@ -64,10 +64,11 @@ class Finisher:
         self._promising: set[Entry] = set()
         """What is to be broadcast now, which the disk has yet to be told: who asks for the same waits for that, too."""
 
-    def done_before(self, tx: Transaction, client: bytes, sdk: bytes) -> Accepted | None:
+    def done_before(self, tx: Transaction, client: bytes, sdk: bytes, *, is_past: bool = False) -> Accepted | None:
         """What was answered to the same bytes, if a block has had them: the answer stays the same.
 
-        Raises `Refused` for what was given up: it is not sent again.
+        So it does if a block may have had them unseen, as then their fee counts; `is_past`: their nonce is used. Raises
+        `Refused` for what was given up: it is not sent again.
         """
         try:
             record = self._journal.find(tx.sender, tx.nonce, client)
@@ -78,7 +79,7 @@ class Finisher:
             raise Refused(reasons.NOT_READY.but("the journal cannot be read", 5_000)) from None
         if record is None or record.chain_hash is None or record.state == "dropped":
             return None
-        if record.state == "superseded":
+        if record.state == "superseded" and not (record.cost and is_past):
             raise Refused(_SUPERSEDED)
         return Accepted(_with_signature_of(tx, record.tx), record.client_hash, record.chain_hash, sdk)
 

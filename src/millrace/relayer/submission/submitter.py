@@ -230,7 +230,7 @@ class Submitter:
             elif first not in STALE:
                 raise
             else:
-                await self._raise_if_done(item)
+                await self._raise_if_done(item, account)
                 await self._ask_elsewhere(item, account, refusal.reason)
                 await self._accounts.refresh(item.tx.sender)
         account = await self._accounts.know(item.tx.sender)
@@ -238,7 +238,7 @@ class Submitter:
             return self._reserve(index, item, account, payer, batch)
         except Refused as refusal:
             if refusal.reason.code == reasons.NONCE_TOO_LOW.code != first:  # by the newer knowledge: asked of nobody
-                await self._raise_if_done(item)
+                await self._raise_if_done(item, account)
                 await self._ask_elsewhere(item, account, refusal.reason)
             raise
 
@@ -287,11 +287,13 @@ class Submitter:
         entry = self._lifecycle.reserve(approved)
         return Taken(index, entry, Reserved(approved), True, batch)
 
-    async def _raise_if_done(self, item: Authenticated) -> None:
+    async def _raise_if_done(self, item: Authenticated, account: Account) -> None:
         """The same bytes as a transaction that is over: the answer is the same as then."""
         with contextlib.suppress(JournalError):
             await self._journal.written()  # its last words may still be on their way to the disk
-        accepted = self._finisher.done_before(item.tx, item.parsed.client_hash, item.parsed.sdk_hash)
+        accepted = self._finisher.done_before(
+            item.tx, item.parsed.client_hash, item.parsed.sdk_hash, is_past=item.tx.nonce < account.nonce
+        )
         if accepted is not None:
             raise _Repeated(accepted)
 
