@@ -336,7 +336,7 @@ class NetworkStats:
             nodes.popitem(last=False)
 
     def validators(self, epoch: int, keys: dict[str, Iterable[bytes]]) -> None:
-        """The keys that may validate in an epoch, by shard. A node that starts tells those of the one it left off in."""
+        """The keys that may validate in an epoch, by shard. A node that starts tells those of the one it left."""
         if epoch >= self._epoch:
             self._epoch = epoch
             self._eligible = {shard: frozenset(of_shard) for shard, of_shard in keys.items()}
