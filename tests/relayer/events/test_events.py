@@ -94,6 +94,54 @@ async def test_announcements_of_before_a_block_are_not_told(world: Any) -> None:
     assert told == ["77", "78"]
 
 
+async def test_accounts_of_a_block_that_comes_behind_a_later_one(world: Any) -> None:
+    """What a missing block changed is told when it comes, unless a later one spoke of the account; where nobody knows
+    what did, the chain API is asked."""
+    await start(world, hub_url="")
+    chain, absent = Chain(world, 1), world.service.absent_accounts
+    world.api.set(BOB.public, 4, 44)
+    async with connected(world.ws) as client:
+        for wallet in (ALICE, BOB):
+            await client.ask(action="subscribe", topic=f"address/{address.encode(wallet.public)}")
+        chain.final(accounts={ALICE.public: (1, 10)})
+        late = chain.maker.block(accounts={ALICE.public: (2, 20), BOB.public: (3, 33)})
+        chain.final()
+        chain.tell(outport.SAVE_BLOCK, late)
+        chain.final(accounts={ALICE.public: (3, 30)})
+        assert await nonces(client, 3) == [1, 2, 3]
+        await absent.turn()
+        data = (await client.push())["data"]
+        assert (data["address"], data["nonce"], data["balances"]) == (address.encode(BOB.public), 4, {"EGLD": "44"})
+
+
+async def test_a_late_word_on_an_account_that_is_old(world: Any) -> None:
+    """A block that comes behind a later one which spoke of the same account tells nothing of it."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        chain.final(accounts={ALICE.public: (5, 1)})
+        late = chain.maker.block(accounts={ALICE.public: (5, 2)})
+        chain.final(accounts={ALICE.public: (5, 3)})
+        chain.tell(outport.SAVE_BLOCK, late)
+        chain.final(accounts={ALICE.public: (5, 4)})
+        told = [(await client.push())["data"]["balances"]["EGLD"] for _ in range(3)]
+    assert told == ["1", "3", "4"] and len(world.service.absent_accounts) == 0
+
+
+async def test_a_block_without_a_height_names_none(world: Any) -> None:
+    """Of a block whose header cannot be read the height is left out."""
+    await start(world, hub_url="")
+    chain = Chain(world, 1)
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic=f"address/{address.encode(ALICE.public)}")
+        block = chain.maker.block(accounts={ALICE.public: (1, 5)})
+        block.blockData.headerBytes = b"\xff"
+        chain.tell(outport.SAVE_BLOCK, block)
+        chain.finalise(block)
+        assert "blockNonce" not in (await client.push())["data"]
+
+
 def test_the_first_block_after_an_outage_is_not_late() -> None:
     """How long clients wait for a block counts from its coming: one that was made in an outage, and read after it, says
     nothing of that, and the next one does."""

@@ -77,6 +77,16 @@ async def test_not_executable_is_no_end(books: Books) -> None:
     assert await books.state(entry) == "included"
 
 
+async def test_what_was_given_up_may_be_not_executable_and_then_run(books: Books) -> None:
+    """What was dropped is followed until it has really ended: a block that could not execute it is no end."""
+    entry = books.sent()
+    books.over(entry, "dropped", None)
+    books.book.ended(entry.chain_hash, "fail", "not executable in block", is_final=False)
+    assert books.book.followed == 1 and await books.state(entry) == "dropped"
+    books.book.ended(entry.chain_hash, "success", "")
+    assert books.book.followed == 0
+
+
 @pytest.mark.parametrize("how", ["superseded", "dropped", "written off"])
 async def test_what_the_chain_says_nothing_of(books: Books, how: str) -> None:
     """What is given up ends the wait, too; what was never accepted is not spoken of at all."""

@@ -368,7 +368,8 @@ def test_blocks_are_kept_for_a_time(round_ms: int, told: int, known: int) -> Non
 def test_validators_and_gossip() -> None:
     """Online are eligible keys heard in the last 15 minutes; the duplicate ratio is that of the last minute."""
     stats = NetworkStats(3, start=0.0)
-    stats.validators({"0": [b"a", b"b"], "meta": [b"m"]})
+    stats.validators(7, {"0": [b"a", b"b"], "meta": [b"m"]})
+    stats.validators(6, {"0": [b"x"]})  # of a node that starts
     for key in (b"a", b"x"):
         stats.heartbeat("0", key, 10.0)
     stats.heartbeat("meta", b"m", 10.0)
@@ -381,6 +382,30 @@ def test_validators_and_gossip() -> None:
     assert numbers(stats, 911.0)["validators"]["totalOnline"] == 0
 
 
+def test_a_chain_that_began_anew_has_its_own_validators() -> None:
+    """After lost events an earlier epoch's validators may be those of now, and so may an earlier block."""
+    stats = NetworkStats(3, start=0.0)
+    stats.validators(7, {"0": [b"a"]})
+    stats.block_final(block(0, 9, at_ms=9_000))
+    stats.events_lost()
+    stats.validators(1, {"0": [b"b"]})
+    stats.heartbeat("0", b"b", 1.0)
+    stats.block_final(block(1, 5, at_ms=3_000))
+    data = numbers(stats, 2.0)
+    assert data["validators"]["onlineByShard"]["0"] == 1  # type: ignore[index]
+    assert data["blocks"]["latestShard"]["shardId"] == 1  # type: ignore[index]
+
+
+def test_the_latest_block_is_the_newest_of_all_shards() -> None:
+    """A shard that is minutes behind the others has no block that is newer than theirs."""
+    stats = NetworkStats(3, start=0.0)
+    for item in (block(0, 9, at_ms=9_000), block(1, 5, at_ms=3_000)):
+        stats.block_final(item)
+    assert numbers(stats, 0.0)["blocks"]["latestShard"]["shardId"] == 0  # type: ignore[index]
+    stats.block_final(block(1, 6, at_ms=9_600))
+    assert numbers(stats, 0.0)["blocks"]["latestShard"]["shardId"] == 1  # type: ignore[index]
+
+
 def test_active_validators_before_nodes_name_them() -> None:
     """Until an epoch's validators are named and heard of, those who made each shard's latest block are active."""
     stats = NetworkStats(3, 0.0)
@@ -389,7 +414,7 @@ def test_active_validators_before_nodes_name_them() -> None:
         block = BlockFacts(shard, bytes([shard % 7, nonce]), b"", nonce, nonce * 6000, signers=signers)
         stats.block_saved(block, 1.0)
     assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
-    stats.validators({"0": [b"a"]})
+    stats.validators(0, {"0": [b"a"]})
     assert stats.data(1.0, 0).network.active_validators == 399 + 400 + 63
     stats.heartbeat("0", b"a", 1.0)
     assert stats.data(1.0, 0).network.active_validators == 1

@@ -74,20 +74,27 @@ class AccountFeed:
         if not is_late:
             self._newest[block.shard] = block.order
         self._tell_ledger(block, now)
-        where = Where(block.shard, block.timestamp_ms, block.block_hash, now, block.nonce)
+        where = Where(block.shard, block.timestamp_ms, block.block_hash, now, block.nonce or None)
         for fact in block.accounts:
-            self._speak(fact.pubkey, block)
+            before = self._speak(fact.pubkey, block)
             is_newest = self._book.learn_from_event(fact.pubkey, fact.nonce, fact.balance, block.order)
             self._nonce_moved(fact, block)
-            # A late block's words on an account that nobody asked about may be older than what was told of it.
-            if not is_late or (is_newest and fact.pubkey in self._book):
+            # A late block's words on an account may be older than what was told of it.
+            is_newest &= fact.pubkey in self._book
+            if not is_late or is_newest or (before is not None and before < block.timestamp_ms):
                 self._tell(fact, where)
+            elif before is None:
+                self._ask(fact.pubkey, where)
         for moved in self._due(block):
             self._lifecycle.nonce_moved(*moved)
         for pubkey in block.absent:
             self._speak(pubkey, block)
-            if self._absent is not None and (pubkey in self._book or self._publisher.hears(AddressTopic(pubkey))):
-                self._absent.want(pubkey, where)
+            self._ask(pubkey, where)
+
+    def _ask(self, pubkey: bytes, where: Where) -> None:
+        """The chain API will say what an account has that somebody wants to know of."""
+        if self._absent is not None and (pubkey in self._book or self._publisher.hears(AddressTopic(pubkey))):
+            self._absent.want(pubkey, where)
 
     def _tell_ledger(self, block: BlockFacts, now: float) -> None:
         """What relayer keys got in a final block, and what it says they hold."""
@@ -124,12 +131,17 @@ class AccountFeed:
         self._told.clear()
         self._spoken.clear()
 
-    def _speak(self, pubkey: bytes, block: BlockFacts) -> None:
-        """A final block says that an account changed: what is announced of times before is old."""
+    def _speak(self, pubkey: bytes, block: BlockFacts) -> int | None:
+        """A final block says that an account changed: what is announced of times before is old.
+
+        Returns the time of the newest block that had said so, where that is known.
+        """
         name = block.shard, pubkey
-        self._spoken[name] = max(block.timestamp_ms, self._spoken.pop(name, 0))
+        before = self._spoken.pop(name, None)
+        self._spoken[name] = max(block.timestamp_ms, before or 0)
         if len(self._spoken) > MAX_TOLD:
             self._spoken.popitem(last=False)
+        return before
 
     def _announced(self, fact: AccountFact, shard: int, time_ms: int) -> None:
         """Told unless it is older than what is known, whoever said that, or than the account's newest block."""

@@ -102,8 +102,11 @@ class FateBook:
 
         `since`: the event from which on who starts again would read of it; `client_hash`: of what a relayer signed.
         """
-        known = self._open.pop(tx_hash, None)
+        known = self._open.get(tx_hash)
         if known is not None:
+            if not is_final:
+                return  # given up already, and followed on
+            del self._open[tx_hash]
             self._keep(msgspec.structs.replace(known, state=status, reason=reason, time_ms=self._wall_ms()))
             return
         entry = self._inflight.by_chain_hash(tx_hash)

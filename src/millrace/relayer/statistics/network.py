@@ -216,6 +216,7 @@ class NetworkStats:
         self._start = start
         self._seen: dict[int, _Shard] = {}
         self._latest_shard = ShardBlock()
+        self._latest_ms = 0  # when that was made
         self._latest_meta = MetaBlock()
         self._final: dict[int, deque[FinalBlock]] = {}
         """Of each shard the newest whose execution is final, by ascending height."""
@@ -227,6 +228,7 @@ class NetworkStats:
         """Of late: who asks again, or hears of it from another side, brings nothing new."""
         self._online: dict[str, OrderedDict[bytes, float]] = {}
         self._eligible: dict[str, frozenset[bytes]] = {}
+        self._epoch = 0  # of those
         self._peers: deque[tuple[float, PeerNumbers]] = deque()
         self.lag_ms: float | None = None
 
@@ -270,7 +272,11 @@ class NetworkStats:
             self._inclusion.add(len(included), now)
 
     def events_lost(self) -> None:
-        """Blocks may be among the events that are lost: they were not skipped, nor did the next one take so long."""
+        """Blocks may be among the events that are lost: they were not skipped, nor did the next one take so long.
+
+        What follows may be of another chain, that began anew.
+        """
+        self._epoch = self._latest_ms = 0
         for shard in self._seen.values():
             shard.saved.begin_anew()
             shard.executed.begin_anew()
@@ -295,7 +301,8 @@ class NetworkStats:
             self._latest_meta = MetaBlock(
                 header.nonce, header.round, header.epoch, header.tx_count, block.executed, block.timestamp_ms
             )
-        else:
+        elif block.timestamp_ms >= self._latest_ms:  # a shard may be minutes behind another
+            self._latest_ms = block.timestamp_ms
             self._latest_shard = ShardBlock(
                 block.shard, header.nonce, header.round, header.epoch, header.tx_count, block.executed,
                 block.timestamp_ms, header.leader_signature, header.accumulated_fees, header.developer_fees,
@@ -328,9 +335,11 @@ class NetworkStats:
         if len(nodes) > 100_000:
             nodes.popitem(last=False)
 
-    def validators(self, keys: dict[str, Iterable[bytes]]) -> None:
-        """The keys that may validate in this epoch, by shard."""
-        self._eligible = {shard: frozenset(of_shard) for shard, of_shard in keys.items()}
+    def validators(self, epoch: int, keys: dict[str, Iterable[bytes]]) -> None:
+        """The keys that may validate in an epoch, by shard. A node that starts tells those of the one it left."""
+        if epoch >= self._epoch:
+            self._epoch = epoch
+            self._eligible = {shard: frozenset(of_shard) for shard, of_shard in keys.items()}
 
     def peers(self, numbers: PeerNumbers, now: float) -> None:
         """The gossip peer's counters."""

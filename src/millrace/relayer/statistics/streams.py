@@ -104,10 +104,11 @@ class Statistics:
 
     def validators(self, message: pb.ValidatorsPubKeys) -> None:
         self.numbers.validators(
+            message.epoch,
             {
                 "meta" if shard == METACHAIN else str(shard): list(keys.keys)
                 for shard, keys in message.validatorsPubKeys.items()
-            }
+            },
         )
 
     def submitted(self, tx_hash: bytes, *, is_new: bool = True, waits: bool = True) -> None:
