@@ -383,6 +383,18 @@ def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
     assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
 
 
+def test_wrapping_and_unwrapping_hold_the_built_in_calls_asked_for() -> None:
+    """An input that only is wrapped or unwrapped takes calls, too: with too few of them there is no path."""
+    for token, to in ((WRAPPED, "EGLD"), ("EGLD", WRAPPED)):
+        inputs = [BatchItem(token=token, amount="12345")]
+        needed = batch(BatchRequest(inputs=inputs, to=to)).batches[0].estimated_builtin_calls
+        assert batch(BatchRequest(inputs=inputs, to=to, max_builtin_calls=needed)).batches
+        if needed > 1:
+            done = batch(BatchRequest(inputs=inputs, to=to, max_builtin_calls=needed - 1))
+            assert not done.batches
+            assert b'"no_path"' in encode(done)
+
+
 @pytest.mark.parametrize("calls", [0, 101, -1])
 def test_a_batch_refuses_built_in_calls_out_of_range(calls: int) -> None:
     """From 1 to 100, as for a quote."""

@@ -294,13 +294,17 @@ class _Desk:
     def _find(self, planner: Planner, token: str, amount: int) -> _Given | str:
         """The paths of one input, tried alone on the planner's pools; why there are none."""
         source, sink = self._snapshot.inner(token), self._snapshot.inner(self._order.to)
+        try:
+            left = self.room.left([token])
+        except ApiError:
+            return "no_path"
         if source == sink:
             return _Given(token, amount, [], amount, Cost())
         for paths in (PATHS_PER_INPUT, 1):
             try:
-                limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=self.room.left([token]))
+                limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=left)
                 sale = self._plan(planner, source, amount, sink, limits)
-            except (ApiError, NoRoute):
+            except NoRoute:
                 return "no_path"
             except PlanError:
                 continue
