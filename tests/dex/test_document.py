@@ -653,8 +653,8 @@ def test_a_broken_frame_is_no_document() -> None:
 
 FALSE_SHARES = {
     "the wrapped native token": ("WEGLD-bd4d79", {"isLp": True, "lpOf": "p3"}),
-    "a token that is no LP token": ("OTHER-000000", {}),
-    "the LP token of another pool": ("OTHER-000000", {"isLp": True, "lpOf": "p5"}),
+    "a token that is no LP token": ("USDT-f8c08c", {}),
+    "the LP token of another pool": ("USDT-f8c08c", {"isLp": True, "lpOf": "p5"}),
 }
 
 
@@ -663,11 +663,9 @@ def test_a_pool_with_another_tokens_name_for_its_shares_is_left_out(fault: str) 
     """An LP token that the document's tokens know as another thing costs the pool that names it, and only that one."""
     token, marks = FALSE_SHARES[fault]
     content = sample()
-    if token == "OTHER-000000":
-        content["tokens"].append({"identifier": token, "decimals": 18, **marks})
-    else:
-        content["tokens"][0] |= marks
-    content["pools"][3] |= {"tokens": ["USDC-c76f1f", "USDT-f8c08c"], "reserves": ["10", "10"], "lpToken": token}
+    next(info for info in content["tokens"] if info["identifier"] == token).update(marks)
+    own = [name for name in ("WEGLD-bd4d79", "USDC-c76f1f", "USDT-f8c08c") if name != token]
+    content["pools"][3] |= {"tokens": own, "reserves": ["10", "10"], "lpToken": token}
     content["pools"][3].pop("underlyingPrices", None)
     found = decode(data(content), quarantine=True)
     assert [item.name for item in found.quarantined] == ["p3"]
@@ -675,9 +673,9 @@ def test_a_pool_with_another_tokens_name_for_its_shares_is_left_out(fault: str) 
     assert [pool.id for pool in found.pools] == [one["id"] for one in content["pools"] if one["id"] != "p3"]
 
 
-@pytest.mark.parametrize("marks", [{"isLp": True, "lpOf": "p3"}, {"isLp": True}, None])
+@pytest.mark.parametrize("marks", [{"isLp": True, "lpOf": "p3"}, {"isLp": True}, {}, None])
 def test_shares_that_are_said_to_be_the_pools_are_taken(marks: dict[str, Any] | None) -> None:
-    """Also where the document does not say whose they are, or does not list them."""
+    """Also where the document does not say whose they are, or does not list them: while nobody trades them."""
     content = sample()
     if marks is not None:
         content["tokens"].append({"identifier": "LPTOKEN-000003", "decimals": 18, **marks})

@@ -247,11 +247,12 @@ def _without_false_shares(
     pause: Callable[[], None],
     faults: entries.Faults,
 ) -> dict[int, Pool]:
-    """The pools whose LP token, where the document lists it, is said there to be theirs.
+    """The pools whose LP token, where others trade it, is one, and theirs, as far as the document's tokens say.
 
     Whatever is traded for a token that is none would count as a trade of such a pool's shares.
     """
-    listed = {token.identifier: token for token in tokens}
+    traded = {token for pool in built.values() for token in pool.tokens}
+    listed = {token.identifier: token for token in tokens if token.identifier in traded}
     sound: dict[int, Pool] = {}
     for position, pool in in_steps(built.items(), pause):
         info = listed.get(pool.lp_token)
