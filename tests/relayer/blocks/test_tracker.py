@@ -321,7 +321,7 @@ def test_tables_are_bounded() -> None:
     facts = [TxFact(bytes((number,)) * 32, included=True) for number in range(3)]
     tracker.save(block(0, 1, *facts), 1, 0.0)
     tracker.finalise(0, bytes((0, 1, 0)), 0.0)
-    assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
+    assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1 and tracker.unheard == 0
     tracker.save(block(0, 2, TxFact(b"\x09" * 32, included=True)), 2, 10_000.0)
     assert tracker.sizes["pending"] == 0, "what has no end for long is forgotten too"
     tracker.finalise(0, bytes((0, 2, 0)), 10_000.0)

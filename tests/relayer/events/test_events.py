@@ -132,6 +132,19 @@ def test_what_never_ends_is_not_read_again_for_ever() -> None:
     assert events._tracker.low_water is None and events._tracker.forgotten == 1
 
 
+@pytest.mark.parametrize(("shard", "losses"), [(1, 0), (2, 1)])
+def test_what_never_ends_is_a_loss_only_unless_its_senders_block_was_heard(shard: int, losses: int) -> None:
+    """A call can wait for other shards for ever, and anybody can make one: its nonce is known to be used. Of one that
+    was heard elsewhere alone that may be what was lost."""
+    events, _ = quiet_events()
+    events.head = lambda: 2
+    maker, tx = BlockMaker(shard), transfer(ALICE, receiver=CONTRACT[:-1] + b"\2", data=b"buy@01", gas_limit=300_000)
+    told(events, 1, maker, 20 * MINUTE, [tx], at_destination=shard == 2)
+    assert events._tracker.sizes["pending"] == 1
+    told(events, 3, maker, 0.0)
+    assert events._tracker.sizes["pending"] == 0 and events._lifecycle._losses == losses
+
+
 def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
     """Reading begins an hour back: each transaction has its quarter of an hour by the blocks, not by our clock."""
     events, _ = quiet_events()

@@ -111,6 +111,8 @@ class Tracker:
         self._nameless: OrderedDict[bytes, _Nameless] = OrderedDict()
         self._now = 0.0
         self._forgotten = 0
+        self._unheard = 0
+        """Of these, those of which no block of the sender's shard was heard."""
 
     # ---- events
 
@@ -151,6 +153,12 @@ class Tracker:
     def forgotten(self) -> int:
         """Blocks and transactions forgotten at a bound."""
         return self._forgotten + self.chains.forgotten
+
+    @property
+    def unheard(self) -> int:
+        """Of these, what may have used a nonce without a word: blocks, and transactions of no block heard of the
+        sender's shard. One that was heard there waits for other shards alone, and a call can do that for ever."""
+        return self._unheard + self.chains.forgotten
 
     @property
     def disputed(self) -> int:
@@ -216,8 +224,7 @@ class Tracker:
         else:
             self._pending[fact.tx_hash] = _Pending(fact, sequence, self._now)
             if len(self._pending) > self._capacity:
-                self._pending.popitem(last=False)
-                self._forgotten += 1
+                self._forget_oldest()
 
     def _end(self, outcome: Outcome, sequence: int, *, is_nameless: bool) -> None:
         self._pending.pop(outcome.tx_hash, None)
@@ -237,7 +244,11 @@ class Tracker:
         self._now = now
         self.chains.expire(now)
         while self._pending and next(iter(self._pending.values())).since + PENDING_SECONDS <= now:
-            self._pending.popitem(last=False)
-            self._forgotten += 1
+            self._forget_oldest()
         while self._nameless and next(iter(self._nameless.values())).since + PENDING_SECONDS <= now:
             self._nameless.popitem(last=False)
+
+    def _forget_oldest(self) -> None:
+        _, item = self._pending.popitem(last=False)
+        self._forgotten += 1
+        self._unheard += not item.fact.included

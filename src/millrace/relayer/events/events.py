@@ -186,7 +186,7 @@ class Events:
 
     def _notice_losses(self) -> None:
         """What could not be read, was forgotten for want of room, or was told differently, may have ended something."""
-        lost = self.unreadable + self._tracker.forgotten + self._tracker.disputed
+        lost = self.unreadable + self._tracker.unheard + self._tracker.disputed
         if lost != self._lost:
             self._lost = lost
             self._lifecycle.events_lost()
