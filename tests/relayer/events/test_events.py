@@ -195,6 +195,25 @@ async def test_a_step_that_fails_before_its_block_is_heard(world: Any, *, is_our
     assert world.service.events.statuses_told == 3
 
 
+async def test_who_waits_for_what_another_relayer_has_hears_of_a_step_that_failed(world: Any) -> None:
+    """Such a transaction is known here by its client hash alone, which only its own block has."""
+    await start(world, hub_url="")
+    here, there, fates = Chain(world, 1), Chain(world, 2), world.service.lifecycle.fates
+    tx = transfer(ALICE, receiver=CONTRACT, data=b"buy@01", gas_limit=300_000)
+    assert await submit(world, tx) == ["ok"]
+    entry = entry_of(world, tx)
+    world.service.lifecycle.inflight.remove(entry)
+    entry.state = "over"  # another relayer has it
+    waiting = fates.wait(entry, "ip")
+    step = failing_step(there, entry.tx)
+    there.tell(outport.SAVE_BLOCK, step)
+    there.finalise(step)
+    assert not waiting.done()
+    here.final([entry.tx])
+    assert (waiting.result().state, waiting.result().reason) == ("fail", "execution failed: no")
+    fates.forget(entry.client_hash, "ip", waiting)
+
+
 async def test_whatever_a_token_is_called(world: Any) -> None:
     """Names that owners of tokens choose may be any bytes, or the coin's: the block that has one says as much as any
     other, and what a node told in JSON is the same."""
