@@ -27,7 +27,9 @@ TOKEN = "USDC-c76f1f"
 
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["egld", "token", "multi", "call", "swap", "wrap", "broke", "drain", "revert", "execution"]),
+        st.sampled_from(
+            ["egld", "token", "multi", "call", "pay", "swap", "wrap", "broke", "drain", "revert", "execution"]
+        ),
         st.integers(0, 2),  # sender's shard
         st.integers(0, 2),  # receiver's shard
         st.booleans(),  # relayed
@@ -95,6 +97,8 @@ def transaction(bench: Any, wallet: Any, kind: str, source: int, target: int, am
             data = esdt_transfer(TOKEN, amount + 1)
         case "call":
             data, to, value = encode("xo", b"\x01"), at.aggregator, amount
+        case "pay":
+            data, to, value = b"@01" * (amount % 2), at.wrapper, amount
         case "swap":
             data, to = esdt_transfer(TOKEN, amount + 1, "xo", b"\x01"), at.aggregator
         case "wrap":
@@ -135,6 +139,25 @@ def test_statuses_agree(make_bench: Any, wallet: Any, actions: list[Any], delay:
     # What a reverted block had, and no later one could take again, the chain has forgotten: it never was.
     said = {tx_hash: bench.status(tx_hash)[0] if bench.chain.index.find(tx_hash) else "pending" for tx_hash in sent}
     assert {tx_hash: told.get(tx_hash, "pending") for tx_hash in sent} == said
+
+
+@pytest.mark.parametrize("shard", [0, 1, 2])
+@pytest.mark.parametrize("data", [b"", b"@01"])
+def test_a_payment_to_a_contract_is_refused_as_a_transfer(bench: Any, wallet: Any, shard: int, data: bytes) -> None:
+    """No call is made of it, so nothing says that one is over: it fails with the node's words wherever its sender is,
+    costs the fee of a transfer, and is given back."""
+    key, wrapper = wallet(shard), bench.chain.market.addresses.wrapper
+    bench.give(key)
+    tx = bench.tx(key, wrapper, 10**6, data)
+    tx_hash = bench.chain.submit(tx)
+    blocks = bench.executed(bench.rounds(bench.here + 2 * bench.hop))
+    assert told_by_relayer(bench)[tx_hash] == "fail"
+    assert bench.status(tx_hash) == ("fail", "execution failed: sending value to non payable contract")
+    assert bench.balance(key) == EGLD - tx.gas_limit * tx.gas_price
+    pools = [block.transactionPool for block in blocks]
+    names = [event.identifier for pool in pools for log in pool.logs for event in log.log.events]
+    assert names == [b"signalError"]
+    assert any(tx_hash.hex() in pool.invalidTxs for pool in pools) == (shard == bench.chain.home)
 
 
 @pytest.mark.parametrize("shard", [0, 1, 2])

@@ -213,13 +213,40 @@ def test_miniblocks_within_the_shard() -> None:
     assert status(tx, block) == "success"
 
 
-def test_a_payment_to_a_contract_is_a_call() -> None:
-    """A contract may refuse what it is sent without a word: only its own end ends the transaction."""
-    tx = transfer(SENDER, receiver=CONTRACT, gas_limit=200_000)
+@pytest.mark.parametrize("data", [b"", b"@01", b"thanks@for all", b"buy@1"])
+def test_a_payment_to_a_contract_is_no_call(data: bytes) -> None:
+    """Nodes only move the value where no function is named: without a word it is over where it is executed, and a
+    contract that takes no payments refuses it with one."""
+    for tx in (
+        transfer(SENDER, receiver=CONTRACT, data=data, gas_limit=200_000),
+        transfer(wallet(2), receiver=CONTRACT, data=data, gas_limit=200_000),
+    ):
+        block, source = BlockMaker(1).block([tx]), BlockMaker(2).block([tx])
+        assert status(tx, source) is None
+        assert status(tx, block) == status(tx, source, block) == "success"
+        add_log(block, chain_hash(tx), event("signalError", b"c", b"sending value to non payable contract"))
+        assert status(tx, block) == status(tx, source, block) == "fail"
+
+
+@pytest.mark.parametrize("data", [b"buy", b"buy@", b"buy@01@aF"])
+def test_data_that_names_a_function_is_a_call(data: bytes) -> None:
+    """Whatever the function and its arguments are, only the contract's own end ends the transaction."""
+    tx = transfer(SENDER, receiver=CONTRACT, data=data, gas_limit=200_000)
     block = BlockMaker(1).block([tx])
     assert status(tx, block) is None
     add_log(block, chain_hash(tx), event("completedTxEvent", chain_hash(tx)))
     assert status(tx, block) == "success"
+
+
+def test_a_scheduled_payment_to_a_contract_may_still_be_refused() -> None:
+    """What a block only schedules is executed, and maybe refused, with the next one: it is not over."""
+    tx = transfer(SENDER, receiver=CONTRACT)
+    block = BlockMaker(1).block([tx])
+    block.blockData.body.miniBlocks.pop()
+    assert status(tx, with_miniblock(block, tx, 1)) is None
+    following = with_miniblock(BlockMaker(1).block([]), tx, 2)
+    add_log(following, chain_hash(tx), event("signalError", b"c", b"sending value to non payable contract"))
+    assert status(tx, block, following) == "fail"
 
 
 def test_the_destination_knows_no_fee() -> None:

@@ -120,6 +120,54 @@ def test_both_hashes_are_known_whichever_block_told_them() -> None:
         assert [outcome.client_hash for outcome in release.outcomes] == [b"client"]
 
 
+HOP = fact(failed="execution failed: no", results_in=frozenset({b"r"}))
+"""A step that failed in a block that does not hold the transaction itself."""
+HELD = fact(included=True, executed=True, is_call=True, client_hash=b"client", sdk_hash=b"sdk")
+
+
+def heard(tracker: Tracker, shard: int, item: TxFact, now: float = 0.0, nonce: int = 1) -> Any:
+    """A block with one fact is saved and final."""
+    tracker.save(block(shard, nonce, item), 10 * shard + nonce, now)
+    return tracker.finalise(shard, bytes((shard, nonce, 0)), now)
+
+
+def test_the_senders_hashes_are_told_once_a_block_has_them() -> None:
+    """A failure that is heard before any block that holds the transaction is told at once, and by the hashes its sender
+    knows when such a block comes: once, and as the same end."""
+    tracker = Tracker()
+    (first,) = heard(tracker, 2, HOP).outcomes
+    assert (first.status, first.client_hash) == ("fail", b"") and tracker.low_water == 21
+    assert heard(tracker, 0, HOP).named == (), "this one does not hold it either"
+    release = heard(tracker, 1, HELD)
+    (named,) = release.named
+    assert release.outcomes == () and len(release.included) == 1
+    assert (named.client_hash, named.sdk_hash) == (b"client", b"sdk")
+    assert (named.status, named.reason, named.since) == ("fail", "execution failed: no", first.since)
+    assert heard(tracker, 1, HELD, nonce=2).named == () and tracker.low_water is None
+
+
+def test_what_has_no_other_hashes_is_named_by_none() -> None:
+    """Of a transaction without a relayer there is nothing more to tell, and nothing of one whose block came first."""
+    for facts in ([HOP, fact(included=True, executed=True)], [HELD, HOP], [fact(included=True), HOP, HELD]):
+        tracker = Tracker()
+        releases = [heard(tracker, shard, item) for shard, item in enumerate(facts)]
+        assert [item.named for item in releases] == [()] * len(facts)
+        assert statuses(releases) == ["fail"] and tracker.sizes["nameless"] == 0
+
+
+def test_row_43_what_waits_for_its_hashes_is_bounded() -> None:
+    """It is waited for no longer, and for no more of them, than for the end of a transaction; neither is a loss."""
+    tracker = Tracker(capacity=2)
+    hops = [TxFact(bytes((number,)) * 32, failed="execution failed") for number in range(4)]
+    tracker.save(block(0, 1, *hops), 1, 0.0)
+    tracker.finalise(0, bytes((0, 1, 0)), 0.0)
+    assert tracker.sizes["nameless"] == 2
+    tracker.save(block(0, 2), 2, PENDING_SECONDS - 1)
+    assert tracker.low_water == 1
+    tracker.finalise(0, bytes((0, 2, 0)), PENDING_SECONDS)
+    assert tracker.sizes["nameless"] == 0 and tracker.low_water is None and tracker.forgotten == 0
+
+
 def test_blocks_of_unknown_height_are_no_forks() -> None:
     """A header that cannot be read has no height: such a block stays until it is final itself."""
     tracker = Tracker()
@@ -273,7 +321,7 @@ def test_tables_are_bounded() -> None:
     facts = [TxFact(bytes((number,)) * 32, included=True) for number in range(3)]
     tracker.save(block(0, 1, *facts), 1, 0.0)
     tracker.finalise(0, bytes((0, 1, 0)), 0.0)
-    assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1
+    assert tracker.sizes["pending"] == 2 and tracker.forgotten == 1 and tracker.unheard == 0
     tracker.save(block(0, 2, TxFact(b"\x09" * 32, included=True)), 2, 10_000.0)
     assert tracker.sizes["pending"] == 0, "what has no end for long is forgotten too"
     tracker.finalise(0, bytes((0, 2, 0)), 10_000.0)

@@ -8,22 +8,25 @@ import time
 from random import Random
 from typing import Any
 
+import msgspec
+import pytest
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from relayer_later import LaterMaker, results_of
 from relayer_quiet import quiet_events
-from relayer_support import BlockMaker, Chain, connected, start, submit, transfer, wallet
+from relayer_support import BlockMaker, Chain, connected, entry_of, start, submit, transfer, wallet
 
 from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import METACHAIN
-from millrace.chain.transaction import chain_hash
+from millrace.chain.transaction import Transaction, chain_hash, early_hashes
 from millrace.relayer.events.events import Events
 
 EXAMPLES = int(os.environ.get("MILLRACE_MODEL_EXAMPLES", "250"))
 
 ALICE, BOB = wallet(1), wallet(2)
+CONTRACT = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"  # in the shard of the former
 
 
 async def nonces(client: Any, count: int) -> list[int]:
@@ -177,6 +180,19 @@ def test_what_never_ends_is_not_read_again_for_ever() -> None:
     assert events._tracker.low_water is None and events._tracker.forgotten == 1
 
 
+@pytest.mark.parametrize(("shard", "losses"), [(1, 0), (2, 1)])
+def test_what_never_ends_is_a_loss_only_unless_its_senders_block_was_heard(shard: int, losses: int) -> None:
+    """A call can wait for other shards for ever, and anybody can make one: its nonce is known to be used. Of one that
+    was heard elsewhere alone that may be what was lost."""
+    events, _ = quiet_events()
+    events.head = lambda: 2
+    maker, tx = BlockMaker(shard), transfer(ALICE, receiver=CONTRACT[:-1] + b"\2", data=b"buy@01", gas_limit=300_000)
+    told(events, 1, maker, 20 * MINUTE, [tx], at_destination=shard == 2)
+    assert events._tracker.sizes["pending"] == 1
+    told(events, 3, maker, 0.0)
+    assert events._tracker.sizes["pending"] == 0 and events._lifecycle._losses == losses
+
+
 def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
     """Reading begins an hour back: each transaction has its quarter of an hour by the blocks, not by our clock."""
     events, _ = quiet_events()
@@ -186,6 +202,64 @@ def test_what_ended_in_time_is_told_however_late_it_is_read() -> None:
     told(events, 3, source, 50 * MINUTE)
     told(events, 5, destination, 46 * MINUTE, [tx], at_destination=True)
     assert events._tracker.sizes["ended"] == 1 and events._tracker.forgotten == 0
+
+
+def failing_step(chain: Chain, tx: Transaction) -> pb.OutportBlock:
+    """A block that executes what a contract sent on for a transaction of another shard, and fails in it."""
+    block, item, shard = chain.maker.block(), b"\x5c" * 32, chain.maker.shard
+    result = pb.SmartContractResult(originalTxHash=chain_hash(tx), receiver=BOB.public, value=b"\0\0")
+    block.transactionPool.smartContractResults[item.hex()].smartContractResult.CopyFrom(result)
+    mini = pb.MiniBlock(txHashes=[item], senderShardID=1, receiverShardID=shard, type=90)  # type: ignore[arg-type]
+    block.blockData.body.miniBlocks.append(mini)
+    failed = pb.Event(identifier=b"signalError", topics=[b"c", b"no"])
+    block.transactionPool.logs.append(pb.LogData(txHash=item.hex(), log=pb.Log(events=[failed])))
+    return block
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+async def test_a_step_that_fails_before_its_block_is_heard(world: Any, *, is_ours: bool) -> None:
+    """Whichever block comes first, each of the three hashes is told, once: of what is in flight here at once, of any
+    other when its own block is heard."""
+    await start(world, hub_url="")
+    here, there = Chain(world, 1), Chain(world, 2)
+    tx = whole = transfer(ALICE, receiver=CONTRACT, data=b"buy@01", gas_limit=300_000)
+    if is_ours:
+        assert await submit(world, tx) == ["ok"]
+        whole = entry_of(world, tx).tx
+    else:
+        whole = msgspec.structs.replace(tx, relayer_signature=b"\7" * 64)
+    early = list(early_hashes(whole))
+    async with connected(world.ws) as client:
+        for tx_hash in (chain_hash(whole), *early):
+            await client.ask(action="subscribe", topic=f"tx-status/{tx_hash.hex()}")
+        step = failing_step(there, whole)
+        there.tell(outport.SAVE_BLOCK, step)
+        there.finalise(step)
+        assert world.service.events.statuses_told == (3 if is_ours else 1)
+        here.final([whole])
+        told = [(await client.push())["data"] for _ in range(3)]
+    assert {data["hash"] for data in told} == {item.hex() for item in (chain_hash(whole), *early)}
+    assert {(data["status"], data["reason"]) for data in told} == {("fail", "execution failed: no")}
+    assert world.service.events.statuses_told == 3
+
+
+async def test_who_waits_for_what_another_relayer_has_hears_of_a_step_that_failed(world: Any) -> None:
+    """Such a transaction is known here by its client hash alone, which only its own block has."""
+    await start(world, hub_url="")
+    here, there, fates = Chain(world, 1), Chain(world, 2), world.service.lifecycle.fates
+    tx = transfer(ALICE, receiver=CONTRACT, data=b"buy@01", gas_limit=300_000)
+    assert await submit(world, tx) == ["ok"]
+    entry = entry_of(world, tx)
+    world.service.lifecycle.inflight.remove(entry)
+    entry.state = "over"  # another relayer has it
+    waiting = fates.wait(entry, "ip")
+    step = failing_step(there, entry.tx)
+    there.tell(outport.SAVE_BLOCK, step)
+    there.finalise(step)
+    assert not waiting.done()
+    here.final([entry.tx])
+    assert (waiting.result().state, waiting.result().reason) == ("fail", "execution failed: no")
+    fates.forget(entry.client_hash, "ip", waiting)
 
 
 async def test_whatever_a_token_is_called(world: Any) -> None:

@@ -32,6 +32,7 @@ DEVELOPER_SHARE = 30  # percent of a call's processing fee
 REFUND_TO_RELAYER = "gas refund for relayer"
 OK_DATA = b"@6f6b"
 INSUFFICIENT_FUNDS = "insufficient funds"
+NOT_PAYABLE = "sending value to non payable contract"
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,9 @@ class Processor:
             return True
         try:
             parsed = calls.payments_of(tx)
+            if _only_pays_contract(tx, parsed) and self._is_here(tx.receiver):
+                self._refuse_at_source(tx_hash, tx, fee)
+                return True
             payments = tuple(payment for payment in parsed.payments if payment.token != NATIVE or payment.amount)
             self._require_transfer_gas(tx, payments)
             if payments:
@@ -102,7 +106,11 @@ class Processor:
         """Execute, at its destination, a transaction that a miniblock of another shard brought."""
         entry = self._content.add(tx_hash, tx, (sender_shard, self._shard, TX_BLOCK))
         entry.fee.initially_paid = fees.initially_paid_fee(tx, self._network.gas)
-        self._run(self._job(tx_hash, tx, calls.payments_of(tx)))
+        job = self._job(tx_hash, tx, calls.payments_of(tx))
+        if _only_pays_contract(tx, job.parsed):
+            self._refuse(job)
+        else:
+            self._run(job)
 
     def execute_result(self, result_hash: bytes, result: Result, sender_shard: int) -> None:
         """Execute a result that a miniblock of another shard brought."""
@@ -150,8 +158,7 @@ class Processor:
 
     def _route(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall, fee: int) -> None:
         here = self._shard
-        # What goes to the zero address runs where its sender lives, as deployments do.
-        target = self._shard if parsed.receiver == ZERO else self._shard_of(parsed.receiver)
+        target = here if self._is_here(parsed.receiver) else self._shard_of(parsed.receiver)
         through_self = parsed.receiver != tx.receiver
         entry = self._content.add(tx_hash, tx, (here, here if through_self or target == here else target, TX_BLOCK))
         entry.fee.initially_paid = fee
@@ -160,7 +167,8 @@ class Processor:
             return
         moving = fees.move_gas(tx, self._network.gas)
         # The rest of the fee is collected where the call runs; a plain transfer ends what there is to pay here.
-        here_fee = moving * tx.gas_price if is_contract(parsed.receiver) else fee
+        is_call = is_contract(parsed.receiver) and not _only_pays_contract(tx, parsed)
+        here_fee = moving * tx.gas_price if is_call else fee
         entry.fee.gas_used, entry.fee.fee = moving, here_fee
         self._content.fees += here_fee
         self._log_tokens(tx_hash, tx.sender, parsed.receiver, parsed.payments)
@@ -189,15 +197,24 @@ class Processor:
         )
 
     def _invalid(self, tx_hash: bytes, tx: Transaction, fee: int) -> None:
-        entry = self._content.add(tx_hash, tx, (self._shard, self._shard, INVALID_BLOCK))
-        entry.invalid = INSUFFICIENT_FUNDS
-        entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
-        self._content.fees += fee
-        self._content.gas_penalized += tx.gas_limit
+        self._charge_invalid(tx_hash, tx, fee, INSUFFICIENT_FUNDS)
         if self._logs_invalid:
             why = INSUFFICIENT_FUNDS.encode()
             self._content.log(tx_hash, tx.sender, Event(tx.sender, "signalError", (tx.sender, why), b"@" + why))
         self._content.finish(tx_hash, "fail", INSUFFICIENT_FUNDS)
+
+    def _refuse_at_source(self, tx_hash: bytes, tx: Transaction, fee: int) -> None:
+        """No contract of this chain takes payments: one in the sender's shard is invalid, and a log says why."""
+        self._charge_invalid(tx_hash, tx, fee, NOT_PAYABLE)
+        self._content.log(tx_hash, tx.sender, _refusal(tx.sender, tx.receiver))
+        self._content.finish(tx_hash, "fail", f"execution failed: {NOT_PAYABLE}")
+
+    def _charge_invalid(self, tx_hash: bytes, tx: Transaction, fee: int, why: str) -> None:
+        entry = self._content.add(tx_hash, tx, (self._shard, self._shard, INVALID_BLOCK))
+        entry.invalid = why
+        entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
+        self._content.fees += fee
+        self._content.gas_penalized += tx.gas_limit
 
     def _fail_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, message: str) -> None:
         """A token transfer that the sender cannot make: the fee is gone, nothing else happened."""
@@ -270,10 +287,21 @@ class Processor:
 
     def _fail(self, job: Job, result: CallResult) -> None:
         """Give the payments back and say why; all gas is gone."""
-        parsed, message = job.parsed, result.return_message
-        self._content.log_failure(job.item, job.sender, parsed.receiver, result.return_code, message)
-        code = result.return_code.encode()
+        message = result.return_message
+        self._content.log_failure(job.item, job.sender, job.parsed.receiver, result.return_code, message)
         self._content.gas_penalized += max(job.gas, 0)
+        self._give_back(job, result.return_code, message)
+        self._charge(job, job.gas, None)
+        self._content.finish(job.original, "fail", f"execution failed: {message}")
+
+    def _refuse(self, job: Job) -> None:
+        """Give back what was only to be paid to a contract. Its fee was taken at the source, as of any transfer."""
+        self._content.log(job.item, job.sender, _refusal(job.sender, job.parsed.receiver))
+        self._give_back(job, NOT_PAYABLE, NOT_PAYABLE)
+        self._content.finish(job.original, "fail", f"execution failed: {NOT_PAYABLE}")
+
+    def _give_back(self, job: Job, return_code: str, message: str) -> None:
+        parsed, code = job.parsed, return_code.encode()
         home = self._shard_of(job.sender)
         tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
         payments: tuple[TokenPayment, ...] = ()
@@ -292,11 +320,9 @@ class Processor:
                 previous=job.item,
                 original_sender=job.sender,
                 payments=payments,
-                return_message=message or result.return_code,
+                return_message=message or return_code,
             )
         )
-        self._charge(job, job.gas, None)
-        self._content.finish(job.original, "fail", f"execution failed: {message}")
 
     def _pay_out(self, job: Job, transfers: tuple[Transfer, ...]) -> bool:
         """Results for what the contract paid; whether any of them leaves the shard."""
@@ -396,6 +422,10 @@ class Processor:
         shard = self._network.shard_of(pubkey)
         return 0 if shard == METACHAIN else shard
 
+    def _is_here(self, receiver: bytes) -> bool:
+        """Whether what goes to an address runs here: to the zero address where its sender lives, as deployments do."""
+        return receiver == ZERO or self._shard_of(receiver) == self._shard
+
     def _credit(self, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
         """Add payments to an account. A full ledger opens none; what was meant for a new one is then lost."""
         if not payments:
@@ -411,3 +441,14 @@ class Processor:
         tokens = [payment for payment in payments if payment.token != NATIVE]
         if tokens:
             self._content.log(item, sender, builtin.event(sender, receiver, tokens))
+
+
+def _only_pays_contract(tx: Transaction, parsed: ParsedCall) -> bool:
+    """Whether a transaction pays a contract and calls nothing: for nodes that is a transfer, and no call."""
+    tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+    return is_contract(tx.receiver) and not parsed.function and not tokens
+
+
+def _refusal(sender: bytes, contract: bytes) -> Event:
+    why = NOT_PAYABLE.encode()
+    return Event(contract, "signalError", (sender, why), b"@" + why.hex().encode())

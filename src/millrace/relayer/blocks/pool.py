@@ -15,11 +15,12 @@ from millrace.chain.transaction import Transaction, early_hashes
 from millrace.relayer.blocks.facts import TxFact
 
 TX_BLOCK, SCR_BLOCK, INVALID_BLOCK = 0, 90, 120
-_PROCESSED = 2
+_SCHEDULED, _PROCESSED = 1, 2
 GUARDING = frozenset((b"SetGuardian", b"GuardAccount", b"UnGuardAccount"))
 """Built-in functions that change who has to sign for an account; the chain writes an event of the same name."""
 GAS_REFUND = b"gas refund for relayer"
 MAX_REASON = 256
+_HEX = b"0123456789abcdefABCDEF"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
@@ -65,6 +66,8 @@ class PoolReader:
         """By the transaction that it all began with."""
         self._before: set[bytes] = set()
         """What this block names as processed before: of what its predecessor scheduled, the results are told here."""
+        self._scheduled: set[bytes] = set()
+        """What it schedules: whether that is refused is told by the next one."""
         self.gas_prices: list[tuple[int, int]] = []
         self.executed = 0
         self.guarding: set[bytes] = set()
@@ -104,6 +107,8 @@ class PoolReader:
                 if reserved.executionType == _PROCESSED:
                     self._before.update(hashes)
                     continue
+                if reserved.executionType == _SCHEDULED:
+                    self._scheduled.update(hashes)
                 if header.reserved:
                     hashes = hashes[reserved.indexOfFirstTxProcessed : reserved.indexOfLastTxProcessed + 1]
             yield miniblock, hashes
@@ -131,13 +136,15 @@ class PoolReader:
                 tx = info.transaction
                 if tx.receiver in self._watched and tx.sender != tx.receiver and (value := _number(tx.value) or 0) > 0:
                     self._got.append((tx_hash, tx.receiver, value))
+            fact["is_call"] = is_contract(info.transaction.receiver) and (
+                names_function(info.transaction.data) or tx_hash in self._scheduled
+            )
             self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
 
     def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
         tx = info.transaction
         if tx.data.partition(b"@")[0] in GUARDING:
             self.guarding.add(tx.sender)
-        fact["is_call"] = is_contract(tx.receiver)
         fact["client_hash"], fact["sdk_hash"] = early_hashes_of(tx)
         if not at_source:
             return
@@ -231,6 +238,13 @@ class PoolReader:
             and (event.topics[0] == owner or event.topics[0] in names)
             and (event.address in (receiver, filed_under, b"") or event.address in accounts)
         )
+
+
+def names_function(data: bytes) -> bool:
+    """Whether nodes take data for a call. They only move the value of any other, and say nothing of it: to a contract
+    that takes no payments it fails, with a log as that of a call."""
+    function, *arguments = data.split(b"@")
+    return bool(function) and all(len(part) % 2 == 0 and not part.strip(_HEX) for part in arguments)
 
 
 def is_shard_user(scr: pb.SmartContractResult) -> bool:

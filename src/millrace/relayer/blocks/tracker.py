@@ -6,6 +6,9 @@ A state machine without I/O; `Chains` says which blocks count. A transaction end
 * it was executed by the receiver's shard, nothing it caused is left to execute elsewhere, and a contract call
   has said that it ended well: `success`.
 
+A step can fail in a block that is heard before any that holds the transaction itself, and so has the hashes its sender
+knows: whoever asked for those is told once they are known.
+
 One that was proposed and not executable has not ended on the chain: it can be proposed again, and end then.
 """
 
@@ -63,6 +66,8 @@ class Release(msgspec.Struct, frozen=True):
     """When the newest of the blocks was saved."""
     included: tuple[Included, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
+    named: tuple[Outcome, ...] = ()
+    """Ended before; only now it is known by which hashes its sender knows it."""
     unexecutable: tuple[Unexecutable, ...] = ()
     """Proposed, and not executed."""
 
@@ -74,6 +79,24 @@ class _Pending(msgspec.Struct):
     sequence: int
     """From where in the event stream on its facts are, or earlier; never less than that of an older one."""
     since: float
+
+
+class _Nameless(msgspec.Struct, frozen=True):
+    """An end that was told before any block that holds the transaction itself was heard."""
+
+    outcome: Outcome
+    sequence: int
+    """As of what is pending."""
+    since: float
+
+
+class _Words:
+    """What is to be said of the transactions of blocks that count."""
+
+    def __init__(self) -> None:
+        self.included: list[Included] = []
+        self.outcomes: list[Outcome] = []
+        self.named: list[Outcome] = []
 
 
 class Tracker:
@@ -88,8 +111,11 @@ class Tracker:
         self.chains = Chains(rounds)
         self._pending: OrderedDict[bytes, _Pending] = OrderedDict()
         self._ended: OrderedDict[bytes, None] = OrderedDict()
+        self._nameless: OrderedDict[bytes, _Nameless] = OrderedDict()
         self._now = 0.0
         self._forgotten = 0
+        self._unheard = 0
+        """Of these, those of which no block of the sender's shard was heard."""
 
     # ---- events
 
@@ -120,15 +146,22 @@ class Tracker:
 
     @property
     def low_water(self) -> int | None:
-        """The oldest event still needed after a restart: of a block not final, of a transaction not ended."""
-        first = next(iter(self._pending.values()), None)
-        needed = (self.chains.oldest, first.sequence if first is not None else None)
+        """The oldest event still needed after a restart: of a block not final, of a transaction not ended, or
+        whose hashes are not known."""
+        first = next(iter(self._pending.values()), None), next(iter(self._nameless.values()), None)
+        needed = (self.chains.oldest, *(item.sequence for item in first if item is not None))
         return min((sequence for sequence in needed if sequence is not None), default=None)
 
     @property
     def forgotten(self) -> int:
         """Blocks and transactions forgotten at a bound."""
         return self._forgotten + self.chains.forgotten
+
+    @property
+    def unheard(self) -> int:
+        """Of these, what may have used a nonce without a word: blocks, and transactions of no block heard of the
+        sender's shard. One that was heard there waits for other shards alone, and a call can do that for ever."""
+        return self._unheard + self.chains.forgotten
 
     @property
     def disputed(self) -> int:
@@ -143,59 +176,85 @@ class Tracker:
     @property
     def sizes(self) -> dict[str, int]:
         """How much is held, for metrics."""
-        return self.chains.sizes | {"pending": len(self._pending), "ended": len(self._ended)}
+        return self.chains.sizes | {
+            "pending": len(self._pending),
+            "ended": len(self._ended),
+            "nameless": len(self._nameless),
+        }
 
     # ---- insides
 
     def _release(self, counted: Counted) -> Release:
-        included: list[Included] = []
-        outcomes: list[Outcome] = []
+        words = _Words()
         for block in counted.blocks:
             assert counted.oldest is not None
             # The first of the unfinished has to be the oldest: what others wait for in blocks not final yet counts too.
             for fact in block.transactions:
-                self._apply(fact, block, counted.oldest, included, outcomes)
-        not_executed = tuple(item for item in counted.unexecutable if not self._was_executed(item.tx_hash))
-        return Release(tuple(counted.blocks), counted.saved_at, tuple(included), tuple(outcomes), not_executed)
+                self._apply(fact, block, counted.oldest, words)
+        return Release(
+            tuple(counted.blocks),
+            counted.saved_at,
+            tuple(words.included),
+            tuple(words.outcomes),
+            tuple(words.named),
+            tuple(item for item in counted.unexecutable if not self._was_executed(item.tx_hash)),
+        )
 
     def _was_executed(self, tx_hash: bytes) -> bool:
         """Whether a block that counts has executed a transaction: then it was needless to propose it again."""
         pending = self._pending.get(tx_hash)
         return tx_hash in self._ended or (pending is not None and (pending.fact.included or pending.fact.executed))
 
-    def _apply(
-        self, fact: TxFact, block: BlockFacts, sequence: int, included: list[Included], outcomes: list[Outcome]
-    ) -> None:
+    def _apply(self, fact: TxFact, block: BlockFacts, sequence: int, words: _Words) -> None:
         if fact.included:
             # With results still to be executed elsewhere the block shows only the first part of the fee.
             fee = None if fact.results_out else fact.fee
             height = block.order[0] or None
-            included.append(Included(fact.tx_hash, fee, height, block, fact.paid, fact.client_hash, fact.signature))
+            words.included.append(
+                Included(fact.tx_hash, fee, height, block, fact.paid, fact.client_hash, fact.signature)
+            )
         if fact.tx_hash in self._ended:
+            self._name(fact, words)
             return
         pending = self._pending.get(fact.tx_hash)
         if pending is not None:
             fact = join(pending.fact, fact)
         status = judge(fact)
-        if status is None:
-            if pending is not None:
-                pending.fact = fact
-            else:
-                self._pending[fact.tx_hash] = _Pending(fact, sequence, self._now)
-                if len(self._pending) > self._capacity:
-                    self._pending.popitem(last=False)
-                    self._forgotten += 1
-            return
-        since = sequence if pending is None else pending.sequence
-        self._pending.pop(fact.tx_hash, None)
-        self._ended[fact.tx_hash] = None
+        if status is not None:
+            since = sequence if pending is None else pending.sequence
+            outcome = Outcome(fact.tx_hash, fact.client_hash, status, fact.failed, fact.sdk_hash, since)
+            self._end(outcome, sequence, is_nameless=not (fact.included or fact.executed))
+            words.outcomes.append(outcome)
+        elif pending is not None:
+            pending.fact = fact
+        else:
+            self._pending[fact.tx_hash] = _Pending(fact, sequence, self._now)
+            if len(self._pending) > self._capacity:
+                self._forget_oldest()
+
+    def _end(self, outcome: Outcome, sequence: int, *, is_nameless: bool) -> None:
+        self._pending.pop(outcome.tx_hash, None)
+        self._ended[outcome.tx_hash] = None
+        if is_nameless:
+            self._nameless[outcome.tx_hash] = _Nameless(outcome, sequence, self._now)
         if len(self._ended) > self._capacity:
-            self._ended.popitem(last=False)
-        outcomes.append(Outcome(fact.tx_hash, fact.client_hash, status, fact.failed, fact.sdk_hash, since))
+            self._nameless.pop(self._ended.popitem(last=False)[0], None)
+
+    def _name(self, fact: TxFact, words: _Words) -> None:
+        """A transaction that has ended is spoken of again, maybe by the first block that holds it."""
+        if (fact.included or fact.executed) and (item := self._nameless.pop(fact.tx_hash, None)) is not None:
+            named = msgspec.structs.replace(item.outcome, client_hash=fact.client_hash, sdk_hash=fact.sdk_hash)
+            words.named += [named] if fact.client_hash else []
 
     def _expire(self, now: float) -> None:
         self._now = now
         self.chains.expire(now)
         while self._pending and next(iter(self._pending.values())).since + PENDING_SECONDS <= now:
-            self._pending.popitem(last=False)
-            self._forgotten += 1
+            self._forget_oldest()
+        while self._nameless and next(iter(self._nameless.values())).since + PENDING_SECONDS <= now:
+            self._nameless.popitem(last=False)
+
+    def _forget_oldest(self) -> None:
+        _, item = self._pending.popitem(last=False)
+        self._forgotten += 1
+        self._unheard += not item.fact.included

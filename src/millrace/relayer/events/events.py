@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Literal, Protocol
 
+import msgspec
 from google.protobuf.message import DecodeError
 from msgspec import UNSET
 
@@ -185,7 +186,7 @@ class Events:
 
     def _notice_losses(self) -> None:
         """What could not be read, was forgotten for want of room, or was told differently, may have ended something."""
-        lost = self.unreadable + self._tracker.forgotten + self._tracker.disputed
+        lost = self.unreadable + self._tracker.unheard + self._tracker.disputed
         if lost != self._lost:
             self._lost = lost
             self._lifecycle.events_lost()
@@ -271,16 +272,30 @@ class Events:
         for block in release.blocks:
             self._observer.block_final(block, now, self._age(block))
             self._accounts.final(block, now)
-        for outcome in release.outcomes:
+        outcomes = [self._with_names(outcome) for outcome in release.outcomes]
+        for outcome in outcomes:
             self._lifecycle.sponsor.ended(outcome.tx_hash, failed=outcome.status == "fail")
-            self._lifecycle.fates.ended(
-                outcome.tx_hash, outcome.status, outcome.reason, since=outcome.since, client_hash=outcome.client_hash
-            )
-        self._tell(release.outcomes)
+            self._keep_end(outcome)
+        self._tell(outcomes)
+        for outcome in release.named:
+            self._keep_end(outcome)
+            self.tell_never({outcome.client_hash, outcome.sdk_hash}, outcome.reason, outcome.tx_hash)
         for missed in release.unexecutable:
             self._not_executable(missed)
         if release.blocks and self._live and release.saved_at >= self._read_late:  # else an outage is in between
             self._publisher.when_told(partial(self._observer.told, release.saved_at))
+
+    def _with_names(self, outcome: Outcome) -> Outcome:
+        """With the hashes its sender knows, where no block but the table of what is in flight has them."""
+        entry = None if outcome.client_hash else self._lifecycle.inflight.by_chain_hash(outcome.tx_hash)
+        if entry is None or entry.client_hash == outcome.tx_hash:
+            return outcome
+        return msgspec.structs.replace(outcome, client_hash=entry.client_hash, sdk_hash=entry.sdk_hash)
+
+    def _keep_end(self, outcome: Outcome) -> None:
+        self._lifecycle.fates.ended(
+            outcome.tx_hash, outcome.status, outcome.reason, since=outcome.since, client_hash=outcome.client_hash
+        )
 
     def _not_executable(self, item: Unexecutable) -> None:
         """No end on the chain, but one for those who ask: it is sent no more, unless its client sends it again."""
@@ -305,7 +320,7 @@ class Events:
         self.tell_never({entry.client_hash, entry.sdk_hash} - {b""}, reason)
 
     def tell_never(self, hashes: Iterable[bytes], reason: str, chain_hash: bytes = b"") -> None:
-        """What is known by these hashes will never run, or was not executable."""
+        """What is known by these hashes failed, was not executable, or will never run."""
         self.statuses_told += self._publisher.tell_statuses(
             (TxStatusTopic(tx_hash), partial(_status, tx_hash, "fail", reason, chain_hash)) for tx_hash in hashes
         )
