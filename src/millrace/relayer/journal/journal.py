@@ -385,6 +385,10 @@ class Journal:
         wanted = "AND state IN ('journalled', 'signed', 'expired')" if only_open else ""
         return self._as_claims(f"relayer IS NOT NULL {wanted}", ())
 
+    def written_off(self) -> list[Shared]:
+        """The same of what was written off and may still run."""
+        return self._as_claims("relayer IS NOT NULL AND state = 'superseded' AND ended_ms IS NULL", ())
+
     def found(self, names: Sequence[tuple[bytes, int]]) -> list[Shared]:
         """The same of those of these senders and nonces that are there."""
         return [item for name in names for item in self._as_claims("sender = ? AND nonce = ?", name)]

@@ -559,9 +559,10 @@ class Seats:
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
-        """Claims of our seat made since a time, and older ones that are not over, about in the order of being made.
+        """Claims of our seat made since a time, and older ones that may still run, about in the order of being made.
 
-        `open_since`: of the seat, by the server's clock.
+        `open_since`: of the seat, by the server's clock. What was written off is read however old it is: a holder that
+        did not know of it may have moved that on.
         """
 
         ahead = self.clock.least_ahead_ms
@@ -574,7 +575,8 @@ class Seats:
                 ):
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
                 since = created_ms + ahead
-                for first, which in (open_since, f"created_ms < {since} AND ended_ms IS NULL"), (since, "true"):
+                older = f"created_ms < {since} AND ended_ms IS NULL"
+                for first, which in (0, f"{older} AND state = 'superseded'"), (open_since, older), (since, "true"):
                     pages = connection.pages(
                         _MADE % which, self.number, first, size=ROWS_AT_ONCE, first=READING_SECONDS
                     )
