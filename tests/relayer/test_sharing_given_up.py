@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from typing import Any
 
+import pytest
 from relayer_support import RELAYERS, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
+from millrace.relayer.journal import sharing as sharing_module
+from millrace.relayer.journal.writer import JournalError, _DiskError
 from relayer.test_sharing import Relayer, Several
 from relayer.test_sharing import several as several
 from servers.postgres import Postgres
@@ -100,3 +105,74 @@ async def test_what_was_given_up_is_set_aside_once(several: Several) -> None:
     one = await several.start("one")
     assert set_aside(one) == 0
     assert one.service.sharing is not None and one.service.sharing.written_off.of_key(KEY) == FEE
+
+
+def writer_of(relayer: Relayer) -> Any:
+    """What writes a relayer's journal."""
+    return relayer.service.journal._writer
+
+
+async def can_write(relayer: Relayer) -> None:
+    """Wait until its journal is written again."""
+    async with asyncio.timeout(10):
+        while relayer.service.journal.failed is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_its_disk_refuses_is_free_at_once(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told that it is not ready may ask another relayer, also for other bytes; it claims nothing meanwhile."""
+    one, two = await several.start("one"), await several.start("two")
+    sharing = one.service.sharing
+    assert sharing is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        assert await submit(one, transfer(ALICE, 0)) == ["not ready"]
+        assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+        position = sharing._position
+        assert await submit(one, transfer(wallet(2), 0)) == ["not ready"]
+        assert sharing._position == position and not sharing.open
+    assert await submit(two, transfer(wallet(2), 0)) == ["ok"]
+    await can_write(one)
+    assert await submit(one, transfer(wallet(2), 1)) == ["ok"]
+
+
+async def test_what_another_only_claimed_is_not_accepted(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its disk is slow nobody promises anything for it; let go of, it is signed by who is asked then."""
+    monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 0.5)
+    one, two = await several.start("one"), await several.start("two")
+    tx, slow = transfer(ALICE, 0), threading.Event()
+
+    def late(_: Any) -> JournalError:
+        slow.wait(60)
+        return _DiskError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", late)
+        first = asyncio.ensure_future(submit(one, tx))
+        try:
+            async with asyncio.timeout(10):
+                while one.service.sharing is None or not one.service.sharing.open:
+                    await asyncio.sleep(0.005)
+            assert await submit(two, tx) == ["relayer busy"]
+            monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 20.0)
+            again = asyncio.ensure_future(submit(two, tx))
+            while not two.service.lifecycle.inflight.entries():
+                await asyncio.sleep(0.005)
+        finally:
+            slow.set()
+        assert (await first, await again) == (["not ready"], ["ok"])
+    await can_write(one)
+    assert await submit(one, tx) == ["pending"], "as soon as it is told that it is kept"
+
+
+async def test_who_takes_the_seat_of_one_without_a_disk_finds_nothing(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed as soon as it has told that it is not ready: nobody runs that later."""
+    one = await several.start("one", claims_seats=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        assert await submit(one, transfer(ALICE, 0)) == ["not ready"]
+        await one.die()
+    two = await several.start("two", claims_seats=1)
+    assert not two.service.lifecycle.inflight.entries()
