@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ class Claims:
     def __init__(self) -> None:
         self.answers: list[Exception] = []
         self.ours: set[tuple[bytes, int]] = set()
-        self.let_go: list[int] = []
+        self.let_go_of: list[int] = []
+        self.kept_ones: list[int] = []
 
     async def take(self, records: Sequence[Record], _: Sequence[Charge] = ()) -> None:
         error = self.answers.pop(0) if self.answers else None
@@ -38,8 +39,11 @@ class Claims:
     def has(self, sender: bytes, nonce: int) -> bool:
         return (sender, nonce) in self.ours
 
-    def void(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
-        self.let_go += [nonce for _, nonce, _ in claims]
+    def kept(self, names: Collection[tuple[bytes, int]]) -> None:
+        self.kept_ones += [nonce for _, nonce in names]
+
+    async def let_go(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
+        self.let_go_of += [nonce for _, nonce, _ in claims]
 
 
 def row(nonce: int) -> Record:
@@ -64,7 +68,7 @@ async def test_what_the_journal_has_open_stays_claimed(journal: Any) -> None:
     await journal.append([row(1)])
     with pytest.raises(JournalError):
         await journal.append([row(1), row(2)])
-    assert journal.sharing.let_go == [2]
+    assert journal.sharing.let_go_of == [2] and journal.sharing.kept_ones == [1, 1]
 
 
 async def test_what_an_earlier_try_claimed_is_let_go(journal: Any) -> None:
@@ -73,9 +77,9 @@ async def test_what_an_earlier_try_claimed_is_let_go(journal: Any) -> None:
     journal.sharing.answers = [taken, JournalError("the server is gone"), JournalError("the server is gone")]
     with pytest.raises(TakenElsewhere):
         await journal.append([row(1), row(2)])
-    assert journal.sharing.let_go == []
+    assert journal.sharing.let_go_of == []
     with pytest.raises(JournalError):
         await journal.append([row(2)])
     with pytest.raises(JournalError):
         await journal.append([row(3)])
-    assert journal.sharing.let_go == [2], "and of what never was claimed nothing is told"
+    assert journal.sharing.let_go_of == [2], "and of what never was claimed nothing is told"

@@ -18,7 +18,7 @@ from millrace.relayer.journal.writer import JournalError
 from millrace.runtime.postgres import Connection, Unavailable
 from millrace.runtime.postgres import Postgres as Database
 from millrace.runtime.settings import Secret
-from relayer.journal.test_seats import A, B, row, sat
+from relayer.journal.test_seats import ALICE, A, B, row, sat
 from servers.postgres import Postgres
 
 LONG = 60.0
@@ -251,3 +251,40 @@ async def test_a_server_that_is_away_for_a_moment_ends_no_start(opened: Open, mo
     await sharing.each_since(0, 0, take)
     assert found == [1, 2, 1, 2]
     await sharing.close()
+
+
+async def test_what_is_only_claimed_is_told_apart(opened: Open, postgres: Postgres) -> None:
+    """By how far its holder keeps all; of an earlier version beside, which tells nothing of it, all counts as kept."""
+    one = opened()
+    position = await sat(one, A)
+    schema = f'"{one._schema}"'
+    postgres.sql(f"ALTER TABLE {schema}.claims DROP position", f"DROP TABLE {schema}.kept_up_to")
+    two = opened()
+    await sat(two, B)
+    postgres.sql(
+        f"INSERT INTO {schema}.claims (sender, nonce, client_hash, seat, tx, kind, relayer, fee, ip, created_ms, "
+        f"state, broadcast) VALUES ('a', 1, 'a', {two.number}, '', 'relay', '', '1', '', 1, 'journalled', true)"
+    )
+    assert (await one.whose([(b"a", 1)]))[b"a", 1].is_kept
+    assert await one.claim([row(1)], position)
+    assert await one.claim([row(2)], position + 1)
+
+    async def kept() -> list[bool]:
+        asked = await two.whose([(ALICE.public, 1), (ALICE.public, 2)])
+        found = (await two.claimed({(ALICE.public, 0, 2)}))[ALICE.public]
+        assert {nonce: item.is_kept for (_, nonce), item in asked.items()} == {
+            nonce: item.is_kept for nonce, item in found.items()
+        }
+        return [found[nonce].is_kept for nonce in (1, 2)]
+
+    assert await kept() == [False, False]
+    await one.claim_charged([row(3)], position + 2, kept=position + 1)
+    assert await kept() == [True, False]
+    await one.renew(Progress(kept=position + 2))
+    assert await kept() == [True, True]
+    await one.leave()
+    three = opened()
+    await sat(three, A)
+    assert not (await two.whose([(ALICE.public, 3)]))[ALICE.public, 3].is_kept
+    await three.settle_in(A, 0)
+    assert (await two.whose([(ALICE.public, 3)]))[ALICE.public, 3].is_kept, "who takes the seat has read all of it"

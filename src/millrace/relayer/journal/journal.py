@@ -147,6 +147,8 @@ class Journal:
         programme pays for all of them: `Sharing.take`.
         """
         paid = [row for row in records if row.relayer is not None] if self.sharing is not None else []
+        if paid and self.failed is not None:
+            raise JournalError(self.failed)  # nothing is claimed that is let go of at once
         held = await self._claim(self.sharing, paid, charges) if self.sharing is not None and paid else []
         lines: list[audit.Line] = [
             (row.created_ms, "reserve", row.relayer, row.sender, row.nonce, row.client_hash, row.fee)
@@ -161,8 +163,10 @@ class Journal:
         try:
             await self._open_writer().commit(*writes)
         except JournalError:
-            self._let_go(paid)
+            await self._let_go(paid)
             raise
+        if self.sharing is not None:
+            self.sharing.kept([(row.sender, row.nonce) for row in paid])
 
     def change(self, *writes: Write) -> None:
         """Make a change as soon as the disk takes it, all its parts or none, after those before it. Never refused."""
@@ -195,7 +199,7 @@ class Journal:
         except (TakenElsewhere, ProgrammeFull):
             raise  # whatever of them is ours is claimed again, each alone
         except JournalError:
-            self._let_go(records)  # what such an earlier try made ours
+            await self._let_go(records)  # what such an earlier try made ours
             raise
         finally:
             for row in records:
@@ -204,11 +208,18 @@ class Journal:
                     held += writes
         return held
 
-    def _let_go(self, records: Sequence[Record]) -> None:
-        """These were not written: what of them is claimed for us is nobody's, unless it was written before."""
-        if self.sharing is not None:
-            ours = [row for row in records if self.sharing.has(row.sender, row.nonce) and not self._may_run(row)]
-            self.sharing.void([(row.sender, row.nonce, row.client_hash) for row in ours])
+    async def _let_go(self, records: Sequence[Record]) -> None:
+        """These were not written: what of them is claimed for us is nobody's, unless it was written before.
+
+        Raises `JournalError` where it is not known whether the server has heard that.
+        """
+        if self.sharing is None:
+            return
+        ours = [row for row in records if self.sharing.has(row.sender, row.nonce)]
+        never = [(row.sender, row.nonce, row.client_hash) for row in ours if not self._may_run(row)]
+        self.sharing.kept({(row.sender, row.nonce) for row in ours} - {claim[:2] for claim in never})
+        if never:
+            await self.sharing.let_go(never)
 
     def _may_run(self, row: Record) -> bool:
         """Whether these bytes may have been signed here; where that cannot be read they may."""
@@ -382,6 +393,10 @@ class Journal:
         """What our keys may have signed, as it is claimed; with `only_open` what may still run."""
         wanted = "AND state IN ('journalled', 'signed', 'expired')" if only_open else ""
         return self._as_claims(f"relayer IS NOT NULL {wanted}", ())
+
+    def written_off(self) -> list[Shared]:
+        """The same of what was written off and may still run."""
+        return self._as_claims("relayer IS NOT NULL AND state = 'superseded' AND ended_ms IS NULL", ())
 
     def found(self, names: Sequence[tuple[bytes, int]]) -> list[Shared]:
         """The same of those of these senders and nonces that are there."""

@@ -35,6 +35,10 @@ DELETE FROM claims USING unnest($2::bytea[], $3::bigint[], $4::bytea[]) AS void 
 WHERE claims.sender = void.sender AND claims.nonce = void.nonce AND claims.client_hash = void.client_hash
     AND claims.seat = $1 AND state = 'journalled'
 """
+KEPT = """
+INSERT INTO kept_up_to VALUES ($1, $2)
+ON CONFLICT (seat) DO UPDATE SET position = greatest(kept_up_to.position, excluded.position)
+"""
 
 
 class Progress(msgspec.Struct):
@@ -49,8 +53,10 @@ class Progress(msgspec.Struct):
     signed: list[tuple[bytes, int, bytes]] = []
     """Signatures of what is only to be signed: it is never void."""
     void: list[tuple[bytes, int, bytes]] = []
-    """What was claimed and did not get into the holder's own journal."""
+    """What was claimed and did not get into the holder's own journal, or was refused and not signed."""
     reservations: int = 0
+    kept: int = 0
+    """All that was claimed up to this position of the seat is in the holder's journal, or let go of; 0: as before."""
     open_since: int = 0
     """By the server's clock: ours may be set while claims are open."""
     cursor: int | None = None
@@ -81,6 +87,8 @@ class Progress(msgspec.Struct):
 
 async def tell(connection: Connection, seat: int, progress: Progress, ahead_ms: int) -> None:
     """Change what was claimed, in a transaction that holds the seat; `ahead_ms`: the server's clock of ours."""
+    if progress.kept:
+        await connection.execute(KEPT, seat, progress.kept)
     if progress.void:
         columns = columns_of(progress.void, 3)
         await connection.execute(_VOID, seat, *columns)

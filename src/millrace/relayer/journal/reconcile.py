@@ -30,6 +30,8 @@ FOLLOWED_MS = 900_000
 """For so long what a block of the sender's shard has may take to end in others, as the tracker follows it: a time, not
 a number of rounds."""
 _Name = tuple[bytes, int]
+_Ended = tuple[Record, str, int, int | None]
+"""What was not over, and the state, cost and time of its end; without a time it was written off, and may still run."""
 
 
 async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
@@ -47,7 +49,7 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
     knows_all = seat.folder == folder and journal.reservations() >= seat.reservations
     now = time.time_ns() // 1_000_000
     work = _Reconciling(journal, sharing, seat.number, now)
-    await work.compare(journal.submitted(only_open=True))
+    await work.compare(journal.submitted(only_open=True) + journal.written_off())
     await work.take_over(now if knows_all else now - BUDGET_MS, seat.open_since)
     for sender, nonce in journal.failed_since(now - QUOTA_MS):  # its events are behind us: nobody else hears of it
         sharing.lose(sender, nonce)
@@ -105,7 +107,7 @@ async def _bring(journal: Journal, sharing: Sharing) -> None:
     for start in range(0, len(rows), AT_ONCE):
         part = sorted(rows[start : start + AT_ONCE], key=lambda item: (item.record.sender, item.record.nonce))
         await sharing.bring([item.record for item in part], [item.ended_ms for item in part])
-    sharing.follows([item.record for item in rows if item.record.state in OPEN])
+    sharing.follows([item.record for item in rows if item.ended_ms is None])
 
 
 async def _bring_programmes(journal: Journal, sharing: Sharing) -> None:
@@ -153,7 +155,7 @@ class _Reconciling:
         for start in range(0, len(own), AT_ONCE):
             part = [item.record for item in own[start : start + AT_ONCE]]
             whose = await self._sharing.whose([_name(record) for record in part])
-            ends: list[tuple[Record, str, int, int]] = []
+            ends: list[_Ended] = []
             others: list[Record] = []
             forgotten: list[Record] = []
             for record in part:
@@ -170,8 +172,8 @@ class _Reconciling:
                     raise _contradiction(record)
                 if claimed.seat != self._seat:  # who has that seat now follows it, and pays for it from its part
                     others.append(record)
-                elif claimed.state not in OPEN and claimed.cost is not None:
-                    ends.append((record, claimed.state, int(claimed.cost), claimed.ended_ms or self._now_ms))
+                elif claimed.cost is not None and _is_news(record, claimed.state, claimed.ended_ms):
+                    ends.append((record, claimed.state, int(claimed.cost), claimed.ended_ms))
             await self._end(ends)
             if forgotten:
                 forgotten.sort(key=_name)
@@ -181,6 +183,7 @@ class _Reconciling:
                 lines: list[audit.Line] = [
                     (self._now_ms, "refund", record.relayer or b"", *_name(record), record.client_hash, record.fee)
                     for record in others
+                    if record.state in OPEN
                 ]
                 await self._journal.hand_over(others, lines)
 
@@ -191,7 +194,7 @@ class _Reconciling:
     async def _take(self, page: list[Shared]) -> None:
         known = {_name(item.record): item for item in self._journal.found([_name(item.record) for item in page])}
         missing: list[Shared] = []
-        ends: list[tuple[Record, str, int, int]] = []
+        ends: list[_Ended] = []
         follows: list[Record] = []
         passed_on: list[Record] = []
         for item in page:
@@ -202,18 +205,18 @@ class _Reconciling:
                     record = msgspec.structs.replace(record, broadcast=True)
                     self._sharing.sent(*_name(record))
                 own = None
-            is_open = record.state in OPEN
             if own is None or own.record.client_hash != record.client_hash:
                 # A row of ours that is in the way is told of when this is written.
                 missing.append(Shared(record, item.ended_ms))
-            elif own.record.state in OPEN and not is_open:
-                ends.append((own.record, record.state, record.cost or 0, item.ended_ms or self._now_ms))
-            elif own.record.state not in OPEN and is_open:
+            elif own.ended_ms is None and _is_news(own.record, record.state, item.ended_ms):
+                ends.append((own.record, record.state, record.cost or 0, item.ended_ms))
+            elif item.ended_ms is None and _is_news(record, own.record.state, own.ended_ms):
                 cost = None if own.record.cost is None else str(own.record.cost)
                 end = (*_name(record), record.client_hash, own.record.state, cost, own.ended_ms)
                 self._sharing.ended([end])
-                continue
-            if is_open:
+                if own.ended_ms is not None:
+                    continue
+            if item.ended_ms is None:
                 follows.append(record)
         if passed_on:
             await self._journal.hand_over(passed_on, [])
@@ -251,16 +254,23 @@ class _Reconciling:
         if lost:
             await self._journal.adopt([], [], [], lost)
 
-    async def _end(self, items: Sequence[tuple[Record, str, int, int]]) -> None:
+    async def _end(self, items: Sequence[_Ended]) -> None:
         lines: list[audit.Line] = []
         ends: list[End] = []
         for record, state, cost, ended_ms in items:
             assert record.relayer is not None
             who = record.relayer, record.sender, record.nonce, record.client_hash
-            lines.append((self._now_ms, "settle" if cost else "refund", *who, cost or record.fee))
+            event: audit.Event = "write-off" if ended_ms is None else "settle" if cost else "refund"
+            if record.state in OPEN:  # what was written off has had its line
+                lines.append((self._now_ms, event, *who, cost or record.fee))
             ends.append((*who[1:], state, str(cost), ended_ms))
         if items:
             await self._journal.adopt([], ends, lines)
+
+
+def _is_news(record: Record, state: str, ended_ms: int | None) -> bool:
+    """Whether what the other side says of a row that is not over goes further: open, then written off, then over."""
+    return ended_ms is not None or (record.state in OPEN and state not in OPEN)
 
 
 def _name(record: Record) -> _Name:

@@ -18,7 +18,7 @@ from millrace.relayer.journal import common_programmes as programmes
 from millrace.relayer.journal.common_programmes import Charged, Limits, Total
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
 from millrace.relayer.journal.programmes import User
-from millrace.relayer.journal.progress import Progress, columns_of, tell
+from millrace.relayer.journal.progress import KEPT, Progress, columns_of, tell
 from millrace.relayer.journal.server_clock import ServerClock
 from millrace.relayer.journal.submissions import Record
 from millrace.runtime.postgres import (
@@ -83,22 +83,32 @@ CREATE TABLE IF NOT EXISTS claims (
     cost TEXT,
     ended_ms BIGINT,
     signature BYTEA,              -- of our key, where somebody else is to broadcast it
+    position BIGINT NOT NULL DEFAULT 0, -- its seat's; 0 of holders that do not tell what they keep
     PRIMARY KEY (sender, nonce)
 ) WITH (fillfactor = 80);
 CREATE TABLE IF NOT EXISTS sums (
     seat INTEGER PRIMARY KEY,
     sums TEXT NOT NULL            -- of the budgets in its holder's policy
 );
+CREATE TABLE IF NOT EXISTS kept_up_to ( -- no column of `seats`: earlier versions read all of a row there
+    seat INTEGER PRIMARY KEY,
+    position BIGINT NOT NULL      -- what was claimed up to it is in its holder's journal, or let go of
+) WITH (fillfactor = 50);
 CREATE INDEX IF NOT EXISTS claims_made ON claims (seat, created_ms);
 CREATE INDEX IF NOT EXISTS claims_open ON claims (seat, created_ms) WHERE ended_ms IS NULL;
 CREATE INDEX IF NOT EXISTS claims_written_off ON claims (relayer) WHERE state = 'superseded' AND ended_ms IS NULL;
 DROP INDEX IF EXISTS claims_created; -- of earlier versions
+ALTER TABLE claims ADD COLUMN IF NOT EXISTS position BIGINT NOT NULL DEFAULT 0; -- of earlier versions
 ALTER TABLE claims SET (autovacuum_vacuum_scale_factor = 0.02); -- until then who looks for open claims meets ended ones
 {programmes.SCHEMA}
 """
-_IS_MADE = "SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_written_off') IS NOT NULL"
-"""Of what is made the table and the index that came last. Whoever stands by asks every second, and to make an index
-that is there keeps claims waiting all the same."""
+_IS_MADE = """
+SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_written_off') IS NOT NULL AND EXISTS (
+    SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('claims') AND attname = 'position'
+)
+"""
+"""Of what is made the table, the index and the column that came last. Whoever stands by asks every second, and to make
+an index that is there keeps claims waiting all the same."""
 _FROM_1 = f"""
 ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
     ADD wants BOOLEAN NOT NULL DEFAULT false;
@@ -119,22 +129,29 @@ _CLAIM = f"""
 WITH held AS (
     UPDATE seats SET position = position + 1, needed = coalesce($17, needed)
     WHERE seat = $1 AND word = $2 AND position = $3 AND expires_at > clock_timestamp()
-        AND ({_NAMES} <> '' OR NOT $18) RETURNING seat
+        AND ({_NAMES} <> '' OR NOT $18) RETURNING seat, position
 ), new AS (
-    INSERT INTO claims (seat, sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state, broadcast,
-        cost, ended_ms)
-    SELECT held.seat, given.* FROM held, {_GIVEN} ON CONFLICT DO NOTHING RETURNING 1
+    INSERT INTO claims (seat, position, sender, nonce, client_hash, tx, kind, relayer, fee, ip, created_ms, state,
+        broadcast, cost, ended_ms)
+    SELECT held.seat, held.position, given.* FROM held, {_GIVEN} ON CONFLICT DO NOTHING RETURNING 1
+), told AS (
+    INSERT INTO kept_up_to SELECT held.seat, $19::bigint FROM held WHERE $19::bigint > 0
+    ON CONFLICT (seat) DO UPDATE SET position = excluded.position WHERE kept_up_to.position < excluded.position
 )
 SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM new)
 """
-_WHOSE = """
-SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms, signature FROM claims
+_IS_KEPT = """
+claims.position <= coalesce((SELECT told.position FROM kept_up_to AS told WHERE told.seat = claims.seat), 0)
+"""
+_WHOSE = f"""
+SELECT claims.sender, claims.nonce, client_hash, seat, kind, state, cost, ended_ms, signature, NULL, {_IS_KEPT}
+FROM claims
 JOIN unnest($1::bytea[], $2::bigint[]) AS asked (sender, nonce) USING (sender, nonce)
 """
-_CLAIMED = """
+_CLAIMED = f"""
 SELECT found.* FROM unnest($1::bytea[], $2::bigint[], $3::bigint[]) AS asked (sender, first, last), LATERAL (
     SELECT sender, nonce, client_hash, seat, kind, state, cost, ended_ms, signature,
-        CASE WHEN state = 'journalled' THEN tx END
+        CASE WHEN state = 'journalled' THEN tx END, {_IS_KEPT}
     FROM claims WHERE claims.sender = asked.sender AND nonce BETWEEN first AND last OFFSET 0
 ) AS found
 """
@@ -241,6 +258,8 @@ class Claimed(NamedTuple):
     """Of what is only to be signed, once its holder has told it."""
     tx: bytes | None = None
     """Of what may still run, where that was asked for."""
+    is_kept: bool = True
+    """Whether its holder's journal has it, as far as was told: else it may still be let go of."""
 
     @property
     def is_open(self) -> bool:
@@ -391,10 +410,11 @@ class Seats:
         """The folder knows all that the seat's holders before it claimed; the sums of others' policies. Raises
         `SeatError`.
         """
-        await self._own(
+        position = await self._own(
             "folder = $3, reservations = $4, expires_at = clock_timestamp() + make_interval(secs => $5)",
             folder, reservations, self.seconds,
         )  # fmt: skip
+        await self._fetch(KEPT, self.number, position)
         return _texts(await self._fetch(_SUMS, self.number, sums)) if sums else ()
 
     async def renew(self, progress: Progress) -> Renewed:
@@ -476,14 +496,15 @@ class Seats:
         needed: int | None = None,
         charges: Sequence[Charged] = (),
         limits: Mapping[str, Limits] = _NO_LIMITS,
+        kept: int = 0,
     ) -> Made:
         """The same, and charge programmes for some of them in that commit, as far as their limits go.
 
-        `position`: the seat's before, as far as we know; `needed`: portions, at most, if that is another number. A seat
-        that has run out and nobody has taken is renewed.
+        `position`: the seat's before, as far as we know; `needed`: portions, at most, if that is another number;
+        `kept`: up to which position all is in our journal. A seat that has run out and nobody has taken is renewed.
         Raises `Unavailable` where the position is another, as a statement of ours that was given up came through late.
         """
-        made = await self._insert(records, position, ended_ms, needed, charges, limits)
+        made = await self._insert(records, position, ended_ms, needed, charges, limits, kept)
         if made is None:
             known = await self.position()
             if known < position:
@@ -493,7 +514,7 @@ class Seats:
                     "docs/relayer-operating.md"
                 )
             if known == position:
-                made = await self._insert(records, position, ended_ms, needed, charges, limits)
+                made = await self._insert(records, position, ended_ms, needed, charges, limits, kept)
         if made is None:
             raise Unavailable(f"{self._db.place}: the seat moved on while it was asked for")
         self.commits += 1
@@ -507,10 +528,11 @@ class Seats:
         needed: int | None,
         charges: Sequence[Charged],
         limits: Mapping[str, Limits],
+        kept: int,
     ) -> Made | None:
         """`None` where the seat has run out, is not ours, or is elsewhere."""
         if not charges:
-            (row,) = await self._fetch(_CLAIM, *self._claim_values(records, position, ended_ms, needed))
+            (row,) = await self._fetch(_CLAIM, *self._claim_values(records, position, ended_ms, needed, kept))
             held, new = row
             return Made(new == len(records), frozenset()) if held else None
 
@@ -520,20 +542,21 @@ class Seats:
                 refused = frozenset((item.sender, item.nonce) for item in beyond)
                 left = {(item.sender, item.nonce) for item in charges}
                 left -= {(item.sender, item.nonce) for item in admitted}
-                kept = [item for item in records if (item.sender, item.nonce) not in left]
-                held, new = await connection.fetchrow(_CLAIM, *self._claim_values(kept, position, (), needed))
+                payable = [item for item in records if (item.sender, item.nonce) not in left]
+                values = self._claim_values(payable, position, (), needed, kept)
+                held, new = await connection.fetchrow(_CLAIM, *values)
                 await programmes.charge(connection, self.number, admitted)
-                return Made(new == len(kept) and left == refused, refused) if held else None
+                return Made(new == len(payable) and left == refused, refused) if held else None
 
         return await self._db.ask(work)
 
     def _claim_values(
-        self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None
+        self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None, kept: int
     ) -> tuple[Any, ...]:
         ahead = self.clock.most_ahead_ms
         columns = columns_of([_row(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
-        return self.number, self._word, position, *columns, ended, needed, self._needs_standby
+        return self.number, self._word, position, *columns, ended, needed, self._needs_standby, kept
 
     async def bring_programmes(self, folder: str, users: Sequence[User], charges: Sequence[Charged]) -> None:
         """Add what a folder's programmes paid before it shared; asked twice it is the same."""
@@ -559,9 +582,10 @@ class Seats:
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
-        """Claims of our seat made since a time, and older ones that are not over, about in the order of being made.
+        """Claims of our seat made since a time, and older ones that may still run, about in the order of being made.
 
-        `open_since`: of the seat, by the server's clock.
+        `open_since`: of the seat, by the server's clock. What was written off is read however old it is: a holder that
+        did not know of it may have moved that on.
         """
 
         ahead = self.clock.least_ahead_ms
@@ -574,7 +598,8 @@ class Seats:
                 ):
                     raise SeatError(f"seat {self.number} was taken over by another relayer")
                 since = created_ms + ahead
-                for first, which in (open_since, f"created_ms < {since} AND ended_ms IS NULL"), (since, "true"):
+                older = f"created_ms < {since} AND ended_ms IS NULL"
+                for first, which in (0, f"{older} AND state = 'superseded'"), (open_since, older), (since, "true"):
                     pages = connection.pages(
                         _MADE % which, self.number, first, size=ROWS_AT_ONCE, first=READING_SECONDS
                     )

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -39,6 +39,8 @@ TELL_SECONDS = 1.0
 """How often the seat is renewed, and told how claims ended; a lease that ends is renewed five times in its time."""
 WRITE_SECONDS = 0.5
 """Our own journal's disk is not waited for longer with the seat's renewal."""
+KEEPS_SECONDS = 5 * TELL_SECONDS
+"""For so long it is waited for another one to tell that it keeps what it has claimed: that goes with its renewals."""
 MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
 MAX_NOTED = 16
@@ -133,6 +135,12 @@ class Sharing:
         self._forget_before = 0
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """When claims that are not over were made, by the server's clock: ours may be set meanwhile."""
+        self._unkept: dict[tuple[bytes, int], int] = {}
+        """What was claimed, or may have been, and is not known to be in our journal, by the position before that."""
+        self._kept_told = 0
+        """Up to which position the server knows all to be there."""
+        self._let_go: list[tuple[bytes, int, bytes]] = []
+        """What is void and never was in our journal."""
         self._failed: set[tuple[bytes, int]] = set()
         """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
@@ -237,22 +245,51 @@ class Sharing:
             raise ClaimsError(self.lost or self.failed or "")
         if self.waiting + len(records) > MAX_WAITING:
             raise JournalFull("the claims' server is too slow")
-        done = asyncio.get_running_loop().create_future()
-        self._queue.append(Waiting(records, charges, done))
         self.waiting += len(records)
-        self._more.set()
         try:
-            await done
+            try:
+                await self._claimed(records, charges)
+            except TakenElsewhere as taken:
+                item, claimed = records[0], taken.claimed
+                if len(records) > 1 or claimed.is_kept or claimed.client_hash != item.client_hash:
+                    raise
+                now = await self.kept_elsewhere(item.sender, item.nonce, item.client_hash)
+                if now is not None:
+                    raise TakenElsewhere(now) from None
+                await self._claimed(records, charges)
         finally:
             self.waiting -= len(records)
 
+    async def _claimed(self, records: Sequence[Record], charges: Sequence[Charge]) -> None:
+        done = asyncio.get_running_loop().create_future()
+        self._queue.append(Waiting(records, charges, done))
+        self._more.set()
+        await done
+
+    def kept(self, names: Iterable[tuple[bytes, int]]) -> None:
+        """These are in our journal: whoever is asked for them may say that they are accepted."""
+        for name in names:
+            self._unkept.pop(name, None)
+
+    async def let_go(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
+        """The same as `void` of what our journal never had: at once, so that what is told of them is true.
+
+        Raises `JournalError` where it is not known whether the server has heard it.
+        """
+        self._drop(claims)
+        self._let_go += claims
+        await self._told()
+
     def void(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
+        self._drop(claims)
+        self._progress.void += claims
+
+    def _drop(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         for sender, nonce, _ in claims:
             self._open.pop((sender, nonce), None)
             self._failed.discard((sender, nonce))
             self._untold.add((sender, nonce))
-        self._progress.void += claims
 
     def ended(self, ends: Sequence[End]) -> None:
         """Claims of ours are over. Of what was written off it is told, and its fee is still followed."""
@@ -296,6 +333,10 @@ class Sharing:
         answer."""
         if not self._progress.sent and not (self._telling is not None and self._telling.sent):
             return
+        await self._told()
+
+    async def _told(self) -> None:
+        """Return when the server knows all so far. Raises `JournalError`, at once while it does not answer."""
         if self._work is not None and self._work.done():
             raise ClaimsError(self.lost or _STOPS)
         if self.failed is not None:
@@ -316,6 +357,19 @@ class Sharing:
             raise ClaimsError(str(error)) from error
         mine = self.seat.number if self.seat is not None else -1
         return {nonce: claimed for nonce, claimed in found.items() if claimed.seat != mine or not claimed.is_open}
+
+    async def kept_elsewhere(self, sender: bytes, nonce: int, client_hash: bytes) -> Claimed | None:
+        """The same of one nonce. Where another one has only claimed these bytes so far, it is waited for, up to a
+        bound, until that keeps them or lets go."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + KEEPS_SECONDS
+        while True:
+            claimed = (await self.elsewhere(sender, nonce, nonce)).get(nonce)
+            if claimed is None or claimed.is_kept or not claimed.is_open or claimed.client_hash != client_hash:
+                return claimed
+            if loop.time() >= until:
+                return claimed
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""
@@ -414,6 +468,8 @@ class Sharing:
                 if not self._untold.isdisjoint(map(name_of, records)):
                     self._refuse(group, "the journal is not written")
                     return
+            for item in records:
+                self._unkept.setdefault(name_of(item), self._position)
             taken, refused = await self._claim(records, charges=charged_of(records, group))
         except ClaimDamaged as error:
             if len(group) > 1:  # one of them
@@ -421,6 +477,7 @@ class Sharing:
                     await self._serve([waiting])
                 return
             log.critical("the claims' server has damaged data", extra={"error": str(error)})
+            self.kept(map(name_of, records))  # nothing is known of these: what follows is not kept back for them
             self._refuse(group, str(error))
             return
         except BaseException as error:
@@ -431,6 +488,8 @@ class Sharing:
         for item in records:
             if name_of(item) not in taken and name_of(item) not in refused:
                 self._open.setdefault(name_of(item), item.created_ms + ahead)
+            else:
+                self._unkept.pop(name_of(item), None)
         for waiting in group:
             others = next((taken[name_of(item)] for item in waiting.records if name_of(item) in taken), None)
             if others is None and not refused.isdisjoint(map(name_of, waiting.records)):
@@ -485,6 +544,7 @@ class Sharing:
                     partial(
                         Seats.claim_charged, records=records, position=before, ended_ms=ended_ms, needed=needed,
                         charges=charges, limits=self.allowances.limits() if charges else {},
+                        kept=self._kept(),
                     )
                 )  # fmt: skip
                 self._position += 1
@@ -505,6 +565,10 @@ class Sharing:
             # A server whose disk is full answers this, and claims nothing: it is not well yet.
             self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
             self._must_remember(before)  # the statement came through, or did not, or one that was given up before
+
+    def _kept(self) -> int:
+        """Up to which position all that was claimed is in our journal, or let go of."""
+        return min(self._unkept.values(), default=self._position)
 
     def _must_remember(self, acknowledged: int) -> None:
         if self._position < acknowledged:
@@ -534,6 +598,7 @@ class Sharing:
             before, self._position = self._position, renewed.found
             self._must_remember(before)
             self._position = renewed.position
+            self._kept_told = max(self._kept_told, progress.kept)
             self._remember(renewed.commits)
             self._hear(progress.sums, renewed.sums)
             self.allowances.hear(renewed.programmes)
@@ -593,6 +658,11 @@ class Sharing:
             self._untold |= names
         now = wall_ms() + self._seats.clock.least_ahead_ms
         progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
+        # What is let go of is told with this; the same bytes are not claimed again before (see `_serve`).
+        self.kept(claim[:2] for claim in self._let_go)
+        progress.void += self._let_go
+        self._let_go = []
+        progress.kept = kept if (kept := self._kept()) > self._kept_told else 0
         progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.programmes = tuple(self.allowances.limits())
         progress.wants = self.portions.settle()

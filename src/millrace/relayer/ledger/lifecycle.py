@@ -206,11 +206,12 @@ class Lifecycle:
         """Whether an entry is still to be broadcast."""
         return entry.state == "signed" and self.inflight.by_client_hash(entry.client_hash) is entry
 
-    async def claim_elsewhere(self, sender: bytes, nonce: int) -> Claimed | None:
-        """What another relayer of our keys has, or had, for a nonce. Raises `JournalError`."""
+    async def claim_elsewhere(self, sender: bytes, nonce: int, client_hash: bytes) -> Claimed | None:
+        """What another relayer of our keys has, or had, for a nonce; see `Sharing.kept_elsewhere`. Raises
+        `JournalError`."""
         if self._journal.sharing is None or nonce > MAX_NONCE:
             return None
-        return (await self._journal.sharing.elsewhere(sender, nonce, nonce)).get(nonce)
+        return await self._journal.sharing.kept_elsewhere(sender, nonce, client_hash)
 
     async def ask_elsewhere(self, sender: bytes, nonce: int) -> dict[int, Claimed]:
         """Learn what other relayers of our keys have in flight of a sender from a nonce on; all their claims of it.

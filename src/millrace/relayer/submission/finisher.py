@@ -327,6 +327,8 @@ def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False)
     tx, kind, proto = parsed.tx, parsed.origin.kind, parsed.proto
     if claimed.client_hash != parsed.client_hash:
         return answer_to_other(tx.nonce, claimed)
+    if claimed.is_open and not claimed.is_kept:
+        return _ELSEWHERE
     if claimed.state == "superseded":
         return _WRITTEN_OFF if claimed.ended_ms is None else _SUPERSEDED
     if kind == "broadcast":

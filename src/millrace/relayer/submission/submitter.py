@@ -251,7 +251,7 @@ class Submitter:
         try:
             if refusal.code == reasons.NONCE_TOO_LOW.code:
                 if tx.relayer in self._relayers().keys:
-                    claimed = await lifecycle.claim_elsewhere(tx.sender, tx.nonce)
+                    claimed = await lifecycle.claim_elsewhere(tx.sender, tx.nonce, item.parsed.client_hash)
             elif refusal.code == reasons.NONCE_TOO_HIGH.code or lifecycle.inflight.elsewhere(tx.sender):
                 await lifecycle.ask_elsewhere(tx.sender, account.nonce)
         except JournalError:

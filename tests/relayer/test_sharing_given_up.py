@@ -1,0 +1,178 @@
+"""What a relayer that shares its keys gave up, or claimed and did not keep: all others know it for what it is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from relayer_support import RELAYERS, submit, transfer, wallet
+
+from millrace.chain.transaction import client_hash
+from millrace.relayer.journal import sharing as sharing_module
+from millrace.relayer.journal.writer import JournalError, _DiskError
+from relayer.test_sharing import Relayer, Several
+from relayer.test_sharing import several as several
+from servers.postgres import Postgres
+
+ALICE, KEY = wallet(1), RELAYERS[1].public
+FEE = 100_000 * 10**9
+
+
+async def renewed(relayer: Relayer) -> None:
+    """Wait until the server has heard once more of a relayer."""
+    sharing = relayer.service.sharing
+    assert sharing is not None
+    told, remember = asyncio.Event(), sharing._remember
+
+    def heard(commits: int) -> None:
+        remember(commits)
+        told.set()
+
+    sharing._remember = heard
+    async with asyncio.timeout(10):
+        await told.wait()
+    sharing._remember = remember
+
+
+def set_aside(relayer: Relayer) -> int:
+    """Of what a relayer gave up itself, or those whose seat it took, and may still have to be paid."""
+    return relayer.service.lifecycle.sponsor.written_off.of_key(KEY)
+
+
+async def give_up(relayer: Relayer) -> None:
+    """Relay a transaction, and write it off."""
+    assert await submit(relayer, transfer(ALICE, 0)) == ["ok"]
+    assert relayer.service.lifecycle.write_off(client_hash(transfer(ALICE, 0)))
+
+
+def days_later(several: Several, postgres: Postgres) -> None:
+    """Claims are two days old, and some holder knew of none that may still run."""
+    schema = several.folder.name
+    postgres.sql(
+        f'UPDATE "{schema}".claims SET created_ms = created_ms - 172800000',
+        f'UPDATE "{schema}".seats SET open_since = (extract(epoch FROM clock_timestamp()) * 1000)::bigint - 600000',
+    )
+
+
+async def test_what_was_given_up_is_known_to_who_takes_the_seat_days_later(
+    several: Several, postgres: Postgres
+) -> None:
+    """It may run as long as its nonce is not used, and who hears that tells all: nobody leaves the fee alone then."""
+    one = await several.start("one", claims_seats=1)
+    await give_up(one)
+    await one.end()
+    days_later(several, postgres)
+    one = await several.start("one", claims_seats=1)
+    await renewed(one)
+    await one.end()
+    two = await several.start("two", claims_seats=1)
+    assert set_aside(two) == FEE
+    two.service.lifecycle.nonce_moved(ALICE.public, 1)
+    await renewed(two)
+    await two.end()
+    assert postgres.sql(f'SELECT count(*) FROM "{several.folder.name}".claims WHERE ended_ms IS NULL') == "0"
+
+
+async def test_what_was_given_up_is_given_up_where_it_was_open(several: Several) -> None:
+    """Who comes back to its seat, where another wrote off what it had in flight, knows that it may still run."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    assert two.service.lifecycle.write_off(client_hash(transfer(ALICE, 0)))
+    await two.end()
+    one = await several.start("one", claims_seats=1)
+    assert set_aside(one) == FEE and not one.service.lifecycle.inflight.entries()
+    one.service.lifecycle.nonce_moved(ALICE.public, 1)
+    await one.end()
+    two = await several.start("two", claims_seats=1)
+    assert set_aside(two) == 0
+
+
+async def test_what_was_given_up_is_set_aside_once(several: Several) -> None:
+    """Who comes back to another seat leaves its fee to who has the one it was claimed for, and heard of it there."""
+    one = await several.start("one")
+    await give_up(one)
+    await one.end()
+    two = await several.start("two")
+    three = await several.start("three")
+    assert {two.service.sharing.seat.number, three.service.sharing.seat.number} == {0, 1}  # type: ignore[union-attr]
+    holder, other = (two, three) if set_aside(two) else (three, two)
+    assert (set_aside(holder), set_aside(other)) == (FEE, 0)
+    await other.end()
+    one = await several.start("one")
+    assert set_aside(one) == 0
+    assert one.service.sharing is not None and one.service.sharing.written_off.of_key(KEY) == FEE
+
+
+def writer_of(relayer: Relayer) -> Any:
+    """What writes a relayer's journal."""
+    return relayer.service.journal._writer
+
+
+async def can_write(relayer: Relayer) -> None:
+    """Wait until its journal is written again."""
+    async with asyncio.timeout(10):
+        while relayer.service.journal.failed is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_its_disk_refuses_is_free_at_once(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is told that it is not ready may ask another relayer, also for other bytes; it claims nothing meanwhile."""
+    one, two = await several.start("one"), await several.start("two")
+    sharing = one.service.sharing
+    assert sharing is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        assert await submit(one, transfer(ALICE, 0)) == ["not ready"]
+        assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+        position = sharing._position
+        assert await submit(one, transfer(wallet(2), 0)) == ["not ready"]
+        assert sharing._position == position and not sharing.open
+    assert await submit(two, transfer(wallet(2), 0)) == ["ok"]
+    await can_write(one)
+    assert await submit(one, transfer(wallet(2), 1)) == ["ok"]
+
+
+async def test_what_another_only_claimed_is_not_accepted(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its disk is slow nobody promises anything for it; let go of, it is signed by who is asked then."""
+    monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 0.5)
+    one, two = await several.start("one"), await several.start("two")
+    tx, slow = transfer(ALICE, 0), threading.Event()
+
+    def late(_: Any) -> JournalError:
+        slow.wait(60)
+        return _DiskError("full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", late)
+        first = asyncio.ensure_future(submit(one, tx))
+        try:
+            async with asyncio.timeout(10):
+                while one.service.sharing is None or not one.service.sharing.open:
+                    await asyncio.sleep(0.005)
+            assert await submit(two, tx) == ["relayer busy"]
+            monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 20.0)
+            again = asyncio.ensure_future(submit(two, tx))
+            while not two.service.lifecycle.inflight.entries():
+                await asyncio.sleep(0.005)
+        finally:
+            slow.set()
+        assert (await first, await again) == (["not ready"], ["ok"])
+    await can_write(one)
+    assert await submit(one, tx) == ["pending"], "as soon as it is told that it is kept"
+
+
+async def test_who_takes_the_seat_of_one_without_a_disk_finds_nothing(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed as soon as it has told that it is not ready: nobody runs that later."""
+    one = await several.start("one", claims_seats=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        assert await submit(one, transfer(ALICE, 0)) == ["not ready"]
+        await one.die()
+    two = await several.start("two", claims_seats=1)
+    assert not two.service.lifecycle.inflight.entries()
