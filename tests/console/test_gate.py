@@ -46,7 +46,15 @@ async def test_only_known_hosts(started: Started, http: aiohttp.ClientSession, h
 
 @pytest.mark.parametrize(
     ("origin", "allowed"),
-    [(None, True), ("http://{host}", True), ("https://{host}", True), ("http://evil.example", False), ("null", False)],
+    [
+        (None, True),
+        ("http://{host}", True),
+        ("https://{host}", True),
+        ("http://evil.example", False),
+        ("null", False),
+        ("http://[", False),
+        ("", False),
+    ],
 )
 async def test_pages_of_other_sites(
     behind: Behind, started: Started, http: aiohttp.ClientSession, origin: str | None, allowed: bool
@@ -107,7 +115,7 @@ async def test_a_token_in_a_websocket(behind: Behind, started: Started, http: ai
         assert socket.protocol == "millrace"
     assert behind.asked[0].headers["Authorization"] == f"Bearer {TOKEN}"
     assert "Sec-WebSocket-Protocol" not in behind.asked[0].headers
-    for wrong in ("bearer.AAAA", "bearer.%", "bearer.gIA"):
+    for wrong in ("bearer.AAAA", "bearer.%", "bearer.gIA", "bearer.\u00e9"):
         with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
             await http.ws_connect(f"{url}/operators/notifier/hub/ws", protocols=("millrace", wrong))
         assert refused.value.status in (400, 401)

@@ -97,6 +97,15 @@ def test_verbs_have_the_environment_of_the_unit(operated: Operated) -> None:
     assert (found["QUOTED"], found["LAST"]) == ("two words", "1")
 
 
+def test_cron_does_not_look_where_runuser_is(operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script finds what only root's folders have, whatever folders it is given."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    asked = "exec runuser -u millrace -- "
+    assert asked in operated.script
+    operated.script = operated.script.replace(asked, "command -v ldconfig; : ")
+    assert operated.run("backup", "/b").stdout.strip().endswith("sbin/ldconfig")
+
+
 def test_without_a_verb_nothing_is_run(operated: Operated) -> None:
     """The bare command would start a second relayer: it says what it is for."""
     done = operated.run()

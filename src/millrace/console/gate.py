@@ -7,7 +7,6 @@ could even read the answers. So only known names are served, and what is more th
 from __future__ import annotations
 
 import base64
-import binascii
 import hmac
 import ipaddress
 from urllib.parse import urlsplit
@@ -50,7 +49,7 @@ class Gate:
             raise Refused(403, "host", "unknown host: put its name into allowed_hosts of the console's settings")
         origin = request.headers.get("Origin")
         acts = request.method not in ("GET", "HEAD") or upgrades(request)
-        if acts and origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if acts and origin is not None and _page(origin) != host.lower():
             raise Refused(403, "origin", "the request comes from a page of another site")
 
     def check_operator(self, request: web.Request) -> str | None:
@@ -103,6 +102,14 @@ def _host(text: str) -> str:
         return ""
 
 
+def _page(origin: str) -> str | None:
+    """Host and port in an `Origin` header, in lower case; `None` if it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
 def _is_address(name: str) -> bool:
     try:
         ipaddress.ip_address(name)
@@ -118,7 +125,7 @@ def _from_protocols(request: web.Request) -> str | None:
             text = name.removeprefix(_BEARER)
             try:
                 token = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-            except (binascii.Error, UnicodeDecodeError):
+            except ValueError:  # no base64, no ASCII before it, or no text in it
                 return None
             return f"Bearer {token}"
     return None

@@ -164,10 +164,10 @@ class _RelayerCollector(Collector):
         yield receivers
 
     def _shards(self) -> Iterator[Metric]:
-        events, now = self._parts.events, time.monotonic()
+        events = self._parts.events
         silence, lag, late = BLOCK_AGE.family(), EXECUTION_LAG.family(), EXECUTION_LATE.family()
-        for shard, seen in sorted(events.block_at.items())[:MOST_SHARDS]:
-            silence.add_metric([str(shard)], now - seen)
+        for shard, seconds in sorted(events.silence().items())[:MOST_SHARDS]:
+            silence.add_metric([str(shard)], seconds)
         for shard, blocks in sorted(events.execution.blocks.items())[:MOST_SHARDS]:
             lag.add_metric([str(shard)], blocks)
             late.add_metric([str(shard)], int(shard in events.execution.late))

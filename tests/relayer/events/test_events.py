@@ -169,6 +169,15 @@ def told(events: Events, sequence: int, maker: BlockMaker, ago: float, *args: An
     events.on_event(outport.FINALIZED_BLOCK, final.SerializeToString(), sequence + 1)
 
 
+def test_a_shard_never_heard_of_is_silent_since_the_start() -> None:
+    """Once any shard is heard of, all that the network has are counted; without a hub none is."""
+    events, _ = quiet_events()
+    assert events.silence() == {}
+    told(events, 1, BlockMaker(1), 0.0)
+    silence = events.silence()
+    assert set(silence) == {0, 1, 2} and silence[2] == silence[0] >= silence[1]
+
+
 def test_what_never_ends_is_not_read_again_for_ever() -> None:
     """A transaction that has no end for a quarter of an hour is forgotten, however late its block is read."""
     events, _ = quiet_events()

@@ -152,6 +152,12 @@ class Events:
         self._notice_losses()
         return self._traces
 
+    def silence(self) -> dict[int, float]:
+        """For how many seconds no block came, by shard: since the start of those never heard of, once any was."""
+        heard = dict.fromkeys(range(self._network.shards), self._started) | self.block_at if self.block_at else {}
+        now = self._clock()
+        return {shard: now - seen for shard, seen in heard.items()}
+
     def untold(self, shard: int, limit: float) -> str | None:
         """Why nobody could tell what becomes of a shard's transactions: it, or its execution, is silent for too long.
 

@@ -22,8 +22,8 @@ MAX_CONCURRENT = 32
 TELL_SECONDS = 1.0
 GATEWAY_SECONDS = 600.0
 """So long an API that does not answer a gateway's question is not asked it again."""
-NO_ROUTE = b"Cannot GET"
-"""How a 404 of the chain API speaks of a wrong path, as when its URL is not that of the API, and not of an account."""
+NO_ROUTE = b"Cannot GET", b"404 page not found"
+"""How a 404 of the chain API, and one of a gateway, speak of a wrong path, and not of an account."""
 
 FAILURES = ("signalError", "internalVMErrors")
 """Events of a call that failed, also where the transaction that it belongs to did not."""
@@ -169,7 +169,7 @@ class ChainApi:
         """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
         status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
         if status == 404:
-            if NO_ROUTE in body:
+            if any(words in body for words in NO_ROUTE):
                 raise ChainApiError(f"there is no chain API at {self._base_url}: it knows no /accounts")
             return ChainAccount(0, 0, b"")
         try:
