@@ -42,7 +42,7 @@ def record(user: int, nonce: int) -> Record:
 
 
 def _claim_of(seats: Seats, item: Record, position: int) -> tuple[Any, ...]:
-    return seats_module._CLAIM, *seats._claim_values([item], position, (), None)
+    return seats_module._CLAIM, *seats._claim_values([item], position, (), None, 0)
 
 
 def charge(item: Record, programme: str = "launch") -> Charged:
@@ -164,7 +164,7 @@ async def test_who_lost_its_seat_charges_nothing(opened: Open, postgres: Postgre
     position = await sat(one, A)
     postgres.sql(f'UPDATE "{one._schema}".seats SET position = position + 1')
     item = record(0, 0)
-    made = await one._insert([item], position, (), None, [charge(item)], LIMITS)
+    made = await one._insert([item], position, (), None, [charge(item)], LIMITS, 0)
     assert made is None and (await totals(one)).get("launch") == (0, 0)
 
 
