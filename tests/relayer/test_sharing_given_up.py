@@ -156,8 +156,9 @@ async def test_what_another_only_claimed_is_not_accepted(several: Several, monke
             assert await submit(two, tx) == ["relayer busy"]
             monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 20.0)
             again = asyncio.ensure_future(submit(two, tx))
-            while not two.service.lifecycle.inflight.entries():
-                await asyncio.sleep(0.005)
+            async with asyncio.timeout(10):
+                while not two.service.lifecycle.inflight.entries():
+                    await asyncio.sleep(0.005)
         finally:
             slow.set()
         assert (await first, await again) == (["not ready"], ["ok"])

@@ -251,7 +251,7 @@ def _without_false_shares(
 
     Whatever is traded for a token that is none would count as a trade of such a pool's shares.
     """
-    traded = {token for pool in built.values() for token in pool.tokens}
+    traded = {token for pool in in_steps(built.values(), pause) for token in pool.tokens}
     listed = {token.identifier: token for token in tokens if token.identifier in traded}
     sound: dict[int, Pool] = {}
     for position, pool in in_steps(built.items(), pause):

@@ -299,18 +299,16 @@ def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple
     return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
 
 
-def sell_everything(router: Router, pool: Pool | None, token: str, amount: int, sink: str, limits: Limits) -> Walker:
-    """Legs that sell a balance along paths, redeeming it first if `pool` is its issuer. Raises `PlanError`.
+def redeem_and_sell(router: Router, pool: Pool, token: str, amount: int, sink: str, limits: Limits) -> Execution:
+    """A plan that redeems a balance at its issuer and sells what that pays along paths. Raises `PlanError`.
 
     Every amount is relative to what the vault then holds, so the legs can follow others in one call.
     """
-    desk = Desk(router, limits, limits, "greedy")
     vault = Walker(token, amount, router.outlets)
-    if pool is None:
-        return desk.sell(vault, {token: amount}, sink, limits)
     vault.withdraw(pool)
     amounts = {name: vault.balances[name] for name in pool.tokens}
-    return desk.sell(vault, amounts, sink, limits.less(router.table.planned(router.table.withdrawal(pool))))
+    less = limits.less(router.table.planned(router.table.withdrawal(pool)))
+    return Desk(router, limits, limits, "greedy").sell(vault, amounts, sink, less).done(sink)
 
 
 def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:

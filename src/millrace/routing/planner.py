@@ -15,7 +15,7 @@ from millrace.dex.pool import Pool
 from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
 from millrace.routing.execution import execute, execute_paths
-from millrace.routing.liquidity import Desk, Issuers, sell_everything, ways, within
+from millrace.routing.liquidity import Desk, Issuers, redeem_and_sell, ways, within
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
@@ -260,23 +260,25 @@ class Planner:
 
         Whichever pays most: without the edges astray or over them, an LP token sold as it is or redeemed.
         """
+        sold, issuer = (token, amount, token_out, limits), self._issuers.redeems(token)
         found: list[Execution] = []
         refusal = PlanError("no path between tokens")
         for router in dict.fromkeys((self.router, self.router.whole)):
-            traded, issuer = router.connected(token, token_out), self._issuers.redeems(token)
-            for redeems in (False, True):
+            plans: list[Callable[[], Execution]] = []
+            if router.connected(token, token_out):
+                plans.append(partial(self._sold_as_it_is, router, *sold))
+            if issuer is not None:
+                plans.append(partial(redeem_and_sell, router, issuer, *sold))
+            for plan in plans:
                 try:
-                    if redeems and (issuer or not traded):
-                        found.append(sell_everything(router, issuer, token, amount, token_out, limits).done(token_out))
-                    elif traded and not redeems:
-                        found.append(self._sale(router, token, amount, token_out, limits))
+                    found.append(plan())
                 except PlanError as error:
                     refusal = error
         if not found:
             raise refusal
-        return max(found, key=lambda plan: plan.amount_out)
+        return max(found, key=lambda done: done.amount_out)
 
-    def _sale(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
+    def _sold_as_it_is(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """One over the edges of a graph that trades the token."""
         if limits.hops < 1 or limits.pools < 1:
             raise PlanError("the route needs more pools than allowed")
