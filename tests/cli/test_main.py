@@ -5,12 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from millrace.cli import main
+from millrace.system.plan import Plan, Ports
+from millrace.system.up import places
 
 COLUMNS = 80
 
@@ -36,6 +39,18 @@ def test_help_fits_a_terminal(name: str) -> None:
     lines = result.output.splitlines()
     assert [line for line in lines if len(line) > COLUMNS] == []
     assert lines[2].strip(), "the help says nothing of what the command does"
+
+
+def test_every_address_can_come_from_the_environment() -> None:
+    """An option with a service's usual address has a variable, which the page names and `millrace up` prints."""
+    options = [option for _, command in _commands(main) for option in command.params]
+    usual = {option for option in options if str(option.default).startswith(("http://", "ws://"))}
+    assert [option.name for option in usual if not option.envvar] == []
+    variables = {str(option.envvar) for option in options if str(option.envvar).endswith("_URL")}
+    variables -= {"MILLRACE_GATEWAY_URL"}  # of the chain
+    assert variables == set(places(Plan(Ports(), Path())))
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    assert [name for name in variables if f"`{name}`" not in page] == []
 
 
 def test_a_typing_error() -> None:

@@ -146,7 +146,7 @@ async def test_streams_are_typed(system: System) -> None:
 
 async def test_the_hub_is_read_and_resumed(system: System) -> None:
     """A consumer of the hub goes on behind the last event that it handled, also in another life."""
-    url = f"ws://127.0.0.1:{system.plan.ports.notifier}/hub/ws"
+    url = system.plan.hub_url
     seen: list[int] = []
     async with asyncio.timeout(DEADLINE), Hub(url) as hub:
         async for event in hub:

@@ -243,6 +243,7 @@ async def test_errors_have_the_api_shape(running: Running) -> None:
         {"address": encode(key_in(0).public), "token": "NOPE-123456", "amount": "1"},
         {"address": encode(key_in(0).public), "token": "EGLD", "amount": "-1"},
         {"address": encode(key_in(0).public)},
+        *({"address": encode(bytes(31) + bytes([shard])), "token": "EGLD", "amount": "1"} for shard in range(3)),
     ):
         assert (await running.post("/faucet", grant, 400))["error"] == "Bad Request"
 

@@ -16,6 +16,7 @@ from millrace.chain import address, outport
 from millrace.chain.transaction import Transaction, chain_hash, signing_message
 from millrace.relayer.journal import programmes as rows
 from millrace.relayer.journal.writer import JournalError
+from millrace.relayer.ledger.budget import Spender
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.rules.policy import CallName, PolicyError, hash_of_key
 from millrace.relayer.rules.stages import Origin
@@ -527,6 +528,16 @@ async def test_what_was_written_off_has_to_be_payable_until_its_nonce_is_used(wo
 
 SHOP = wallet(1, 60).public
 """Who a programme pays transfers to."""
+
+
+async def test_what_is_left_is_told_of_each_limit_by_itself(world: Any) -> None:
+    """A day's budget that is nearly used shows beside a minute's that is smaller: each is told with its own bound."""
+    await start(world, f"[budget]\nper_minute = {8 * FEE}\nper_day = {10 * FEE}\n")
+    world.service.lifecycle.sponsor.budgets.restore(Spender(KEY, b""), 9 * FEE, time.monotonic() - 120, sign_only=False)
+    metrics = generate_latest(make_registry(world.service.measured())).decode()
+    for limit, left, bound in (("per_minute", 8, 8), ("per_day", 1, 10)):
+        assert f'relayer_budget_left_egld{{limit="{limit}",shard="1"}} {left * FEE / EGLD}' in metrics
+        assert f'relayer_budget_egld{{limit="{limit}",shard="1"}} {bound * FEE / EGLD}' in metrics
 
 
 def programme(**entries: object) -> str:

@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import inspect as shapes
 
+from millrace.gossip.settings import GossipSettings
 from millrace.localnet.settings import LocalnetSettings
 from millrace.notifier.settings import NotifierSettings
 from millrace.relayer.settings import RelayerSettings
-from millrace.runtime.settings import Secret, SettingsError, load, parse_overrides
+from millrace.runtime.settings import SECTIONS, Secret, SettingsError, load, parse_overrides, struct_of
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -155,7 +157,7 @@ def test_a_network_that_nobody_knows_is_refused_by_name(service: str, kind: type
 @pytest.mark.parametrize("value", ["0", "-1", "nan"])
 def test_a_relayer_that_would_let_nobody_wait_is_refused(value: str) -> None:
     """What a submission may wait is more than nothing: the start says so, and not each submission."""
-    with pytest.raises(SettingsError, match="max_wait: expected more than 0"):
+    with pytest.raises(SettingsError, match=r"max_wait: '.*' is not a value for this setting: expected a number > 0"):
         load("relayer", RelayerSettings, env={}, overrides={"max_wait": value})
     assert load("relayer", RelayerSettings, env={}, overrides={"max_wait": "0.01"}).max_wait == 0.01
 
@@ -174,3 +176,46 @@ def test_numbers_that_money_hangs_on_have_bounds(name: str, value: str) -> None:
     """By how many a policy is divided, and for how long something is waited for, is a number that can be meant."""
     with pytest.raises(SettingsError, match=name):
         load("relayer", RelayerSettings, env={}, overrides={name: value})
+
+
+def floats_of(kind: type[msgspec.Struct]) -> list[tuple[str, shapes.FloatType]]:
+    """The numbers with a fraction among the settings of a struct."""
+    shape = shapes.type_info(kind)
+    assert isinstance(shape, shapes.StructType)
+    named = [(field.name, getattr(field.type, "types", (field.type,))) for field in shape.fields]
+    return [(name, item) for name, items in named for item in items if isinstance(item, shapes.FloatType)]
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1.0"])
+def test_every_number_is_within_what_can_be_meant(tmp_path: Path, section: str, value: str) -> None:
+    """No service starts with a number that is none, has no end or is negative, from any source; each is named."""
+    for name, _ in floats_of(struct_of(section)):
+        file = write(tmp_path, f"[{section}]\n{name} = {value}")
+        for sources in ({"file": file}, {"overrides": {name: value}}):
+            with pytest.raises(SettingsError, match=name):
+                load(section, struct_of(section), env={}, **sources)
+
+
+def test_nothing_takes_no_time() -> None:
+    """Zero is only taken where it can be meant: of all times, rates and shares these alone may be nothing."""
+    may_be_zero = {
+        "aggregator": {"thin_market_egld"},
+        "relayer": {
+            "stale_seconds", "sign_wait", "lifetime_seconds", "retention_hours", "forward_wait", "move_seconds",
+        },
+        "pools": {"slow_seconds"},
+        "localnet": {"traders_per_second"},
+    }  # fmt: skip
+    for section in SECTIONS:
+        found = {name for name, shape in floats_of(struct_of(section)) if shape.gt is None and not shape.ge}
+        assert found - {"trace_share"} == may_be_zero.get(section, set())
+    assert [name for name, shape in floats_of(GossipSettings) if shape.gt is None or shape.le is None] == []
+
+
+def test_a_range_is_told_with_the_name_of_its_setting(tmp_path: Path) -> None:
+    """What is out of its range is refused with the setting and the range in words."""
+    with pytest.raises(SettingsError, match=r"settings of relayer: max_wait: expected a number > 0"):
+        load("relayer", RelayerSettings, file=write(tmp_path, "[relayer]\nmax_wait = 0"), env={})
+    with pytest.raises(SettingsError, match=r"--set stale_seconds: 'inf' .*: expected a number <= 1000000000"):
+        load("relayer", RelayerSettings, env={}, overrides={"stale_seconds": "inf"})

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from millrace.chain import address
 from millrace.routing.costs import (
@@ -19,7 +21,7 @@ from millrace.routing.costs import (
 )
 from millrace.runtime.addresses import check_http
 from millrace.runtime.origins import Origins
-from millrace.runtime.settings import Secret
+from millrace.runtime.settings import Seconds, Secret, Share
 from millrace.runtime.tracing import TracingSettings
 
 NETWORK_LIMITS = {
@@ -83,15 +85,15 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     are no actions."""
     pools_url: str = "http://127.0.0.1:8400/pools"
     """Where the pool document is fetched."""
-    poll_seconds: float = 5.0
+    poll_seconds: Seconds = 5.0
     """Time between two fetches."""
-    fetch_timeout_seconds: float = 4.0
+    fetch_timeout_seconds: Seconds = 4.0
     """A fetch that takes longer counts as failed."""
     max_document_bytes: int = 64 * 1024 * 1024
     """A larger pool document is refused unread."""
-    max_snapshot_age_seconds: float = 60.0
+    max_snapshot_age_seconds: Seconds = 60.0
     """Past this age of the last good document quotes answer 503."""
-    held_back_share: float = 0.2
+    held_back_share: Share = 0.2
     """A document that lost this share of the pools in use, or a whole exchange, is held back; above 0, at most 1."""
     held_back_fetches: int = 3
     """Fetches in a row that must have lost the same pools until that is believed; 1: at once."""
@@ -101,17 +103,17 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """`chainID` of the transactions in answers; the local chain is `local`."""
     usdc: str = "USDC-c76f1f"
     """The token that prices in USDC are told in."""
-    thin_market_egld: float = 10.0
+    thin_market_egld: Annotated[float, Meta(ge=0, le=1e9)] = 10.0
     """Tokens of which all pools together hold less, worth in EGLD, are listed with a warning."""
     chain_api_url: str = ""
     """Base URL of a chain API (`https://api.multiversx.com`): transactions in answers then have their sender's `nonce`.
     Empty: nobody is asked."""
-    chain_api_timeout: float = 1.0
+    chain_api_timeout: Seconds = 1.0
     """Longest wait for it, in seconds; an answer then goes out without."""
     gateway: str = ""
     """Base URL of a gateway (`https://gateway.multiversx.com`) that simulates the transactions of quotes with
     `simulate=true`. Empty: such requests are refused."""
-    simulation_timeout: float = 2.0
+    simulation_timeout: Annotated[float, Meta(gt=0, le=60)] = 2.0
     """Longest wait for it, in seconds; an answer then goes out without a result."""
     gas_price: int = MIN_GAS_PRICE
     """`gasPrice` of transactions in answers, and of the fee that pools must be worth, unless a request names one."""
@@ -136,7 +138,7 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     cannot be asked each machine counts for itself. Empty: it always does."""
     limit_group: str = "millrace"
     """Name of the machines that count together, where one Redis serves several services."""
-    client_search_seconds: float = 0.5
+    client_search_seconds: Seconds = 0.5
     """Processor time, in seconds a second, that one IP address may have for questions that take long. Past it they are
     answered with the best found so far, and past a second's share of debt with 503."""
     max_clients: int = 100_000
@@ -157,7 +159,7 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     referral_sender: str = ""
     """Address for which the `gateway` simulates calls that tell what the contract charges for a referral; it must hold
     a little EGLD, and sends nothing. Empty: only `referrals` tells."""
-    referral_seconds: float = 300.0
+    referral_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
     """Time after which the fees of referrals are read again."""
     default_slippage: str = "0.01"
     """Slippage where the request names none, as a decimal fraction."""
@@ -169,7 +171,7 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Default and bound of `maxHops`."""
     max_splits: int | None = None
     """Default of `maxSplits`, at most 50; without it there are as many paths as are worth their fee."""
-    quote_deadline_seconds: float = 1.0
+    quote_deadline_seconds: Seconds = 1.0
     """A quote answers with the best found by then."""
     max_waiting_quotes: int = 256
     """Most questions that wait for the threads in which long ones are answered, half of them of one IP address; further
@@ -207,8 +209,6 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         slippage = decimal(self.default_slippage)
         if slippage is None or slippage >= 1:
             raise ValueError(f"default_slippage: expected a fraction from 0 to below 1, got {self.default_slippage!r}")
-        if not 1 <= self.referral_seconds <= 86_400:
-            raise ValueError(f"referral_seconds: expected 1 to 86400, got {self.referral_seconds:g}")
         for name, most in NETWORK_LIMITS.items():
             if not 1 <= getattr(self, name) <= most:
                 raise ValueError(f"{name}: expected 1 to {most}, got {getattr(self, name)}")
@@ -216,17 +216,11 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
             raise ValueError(f"min_profit_bps: expected 0 to {MOST_PROFIT_BPS}, got {self.min_profit_bps}")
         if not 1 <= self.inputs_per_transaction <= 100:
             raise ValueError(f"inputs_per_transaction: expected 1 to 100, got {self.inputs_per_transaction}")
-        if not 0 < self.held_back_share <= 1:
-            raise ValueError(f"held_back_share: expected more than 0 and at most 1, got {self.held_back_share:g}")
         if self.max_splits is not None and not 1 <= self.max_splits <= MOST_SPLITS:
             raise ValueError(f"max_splits: expected 1 to {MOST_SPLITS}, got {self.max_splits}")
-        if not 0 < self.simulation_timeout <= 60:
-            raise ValueError(f"simulation_timeout: expected more than 0, at most 60: {self.simulation_timeout:g}")
         threads = 2 * self.workers  # of each worker, see `answering.py`
-        if not 0 < self.client_search_seconds <= threads:
-            raise ValueError(
-                f"client_search_seconds: expected more than 0, at most {threads}: {self.client_search_seconds:g}"
-            )
+        if self.client_search_seconds > threads:
+            raise ValueError(f"client_search_seconds: expected at most {threads}, got {self.client_search_seconds:g}")
         if self.held_back_fetches < 1:
             raise ValueError(f"held_back_fetches: expected at least 1, got {self.held_back_fetches}")
         if not 0 <= self.gas_per_read <= MOST_PER_READ:

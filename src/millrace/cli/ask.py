@@ -62,6 +62,7 @@ operators_option = _option(
     "--operators", "MILLRACE_RELAYER_OPERATORS_URL", "http://127.0.0.1:8202", "The relayer's port for operators."
 )
 relayer_ws_option = _option("--relayer-ws", "MILLRACE_RELAYER_WS_URL", "ws://127.0.0.1:8200/ws", "Its WebSocket.")
+hub_option = _option("--hub", "MILLRACE_HUB_URL", "ws://127.0.0.1:8300/hub/ws", "The notifier's hub.")
 
 
 def raw(base_url: str, path: str, query: Mapping[str, object]) -> bytes:

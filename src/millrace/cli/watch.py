@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from millrace.cli import complete, words
-from millrace.cli.ask import Ended, NotKnown, Unreached, is_terminal, relayer_option, relayer_ws_option
+from millrace.cli.ask import Ended, NotKnown, Unreached, hub_option, is_terminal, relayer_option, relayer_ws_option
 from millrace.cli.shown import console, number, table
 from millrace.runtime.terminal import Seconds, nobody_reads, say
 
@@ -256,7 +256,7 @@ async def tx(relayer: Relayer, tx_hash: str, timeout: float) -> None:
 
 
 @watch.command()
-@click.option("--hub", default="ws://127.0.0.1:8300/hub/ws", show_default=True, help="The notifier's hub.")
+@hub_option
 @click.option("--after", type=click.IntRange(min=0), help="Resume behind this sequence; 0 is the beginning.")
 @click.option("--address", type=words.address, help="Only events of this address.")
 @click.option("--identifier", default="", help="Only events with this identifier.", shell_complete=complete.identifiers)

@@ -7,6 +7,7 @@ import msgspec
 from millrace.chain import address
 from millrace.collector import known
 from millrace.dex.rate import RATE_POOLS
+from millrace.runtime.settings import Seconds, Wait
 
 
 class RateSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +55,11 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Address to listen on."""
     port: int = 8500
     """Port that serves the document as `/pools`, with /health; 0 takes any free port."""
-    refresh_seconds: float = 6.0
+    refresh_seconds: Seconds = 6.0
     """Time between the starts of two rounds; a round that takes longer is followed by the next at once."""
-    slow_seconds: float = 300.0
+    slow_seconds: Wait = 300.0
     """Fees, pool types and LP tokens are asked again after this time only."""
-    max_age_seconds: float = 60.0
+    max_age_seconds: Seconds = 60.0
     """Past this age of the last document, or of the last block the gateway knows, `/pools` answers 503: its readers
     could not tell otherwise that prices are old."""
     output: str = ""
@@ -71,7 +72,7 @@ class CollectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Most queries under way at a time."""
     attempts: int = 4
     """Tries of a query that the gateway refuses for the moment, or loses."""
-    query_timeout_seconds: float = 10.0
+    query_timeout_seconds: Seconds = 10.0
     """A query that takes longer counts as lost."""
     token_cache: str = ""
     """File that remembers tokens' decimals between runs; empty: none."""

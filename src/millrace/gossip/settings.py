@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from millrace.runtime.settings import Rate, Seconds
+
 # A node refuses larger pubsub frames, and leaves this much of one to the envelope (node setting).
 MAX_FRAME_BYTES = 2 * 1024 * 1024
 MAX_DATA_BYTES = MAX_FRAME_BYTES - 64 * 1024
@@ -47,7 +49,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     a program that takes the same arguments and speaks the same protocol on the socket."""
     interconnect: bool = False
     """Keep the peers of this process connected to each other, each with each."""
-    publish_rate: float = 300.0
+    publish_rate: Rate = 300.0
     """Messages a second and peer, sustained; nodes refuse more than about 280 from one peer."""
     publish_burst: int = 50
     """Messages that may leave at once after a pause."""
@@ -60,13 +62,13 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     max_peer_queue: int = 4096
     """Frames waiting for one slow remote peer; beyond it new ones are dropped and counted."""
     max_peer_queue_bytes: int = 32 * 1024 * 1024
-    publish_patience: float = 1.0
+    publish_patience: Seconds = 1.0
     """Seconds a publish waits while no peer of its topic takes anything; then it is answered with 0. Later ones for
     that topic are answered at once, until somebody takes again."""
-    ping_interval: float = 20.0
+    ping_interval: Seconds = 20.0
     """Seconds between pings of each connection; one that leaves half of it without an answer is closed."""
-    start_timeout: float = 30.0
+    start_timeout: Seconds = 30.0
     """Seconds a process may take until its peers listen."""
-    hang_timeout: float = 30.0
+    hang_timeout: Seconds = 30.0
     """Seconds without an answer after which a process is killed and started again."""
     log_level: str = "info"

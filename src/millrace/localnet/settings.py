@@ -10,11 +10,11 @@ from msgspec import Meta
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
 from millrace.localnet.contracts.meter import SHALLOW
+from millrace.runtime.settings import Seconds
 
 Count = Annotated[int, Meta(gt=0)]
 NEVER = 9_999_999
 """As network configurations write an epoch that is not to come."""
-Seconds = Annotated[float, Meta(gt=0)]
 
 
 class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,7 +79,7 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     heartbeat_seconds: Seconds = 60.0
     """How often every validator sends a heartbeat."""
 
-    traders_per_second: Annotated[float, Meta(ge=0)] = 4.0
+    traders_per_second: Annotated[float, Meta(ge=0, le=1e6)] = 4.0
     """Swaps of the background traders; 0: none."""
     relayers: tuple[str, ...] = ()
     """Addresses that own EGLD from the start, so that they can pay for others."""

@@ -9,12 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from millrace.chain import outport
-from millrace.runtime.settings import Secret
+from millrace.runtime.settings import FOREVER, Seconds, Secret
 from millrace.runtime.tracing import TracingSettings
 
 Port = Annotated[int, Meta(ge=0, le=65535)]
 Positive = Annotated[int, Meta(gt=0)]
-Seconds = Annotated[float, Meta(gt=0)]
 
 MEBIBYTE = 1024 * 1024
 EVENT = "Event"
@@ -125,11 +124,11 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     Empty: this one is alone."""
     claim_group: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] = "notifier"
     """Notifiers of one group share their brokers."""
-    claim_lease: Annotated[float, Meta(ge=0.1)] = 3.0
+    claim_lease: Annotated[float, Meta(ge=0.1, le=FOREVER)] = 3.0
     """How long after the death of the one that publishes another goes on."""
     claim_patience: Seconds = 10.0
     """How far the one that publishes must be past an event before another publishes what it does not have."""
-    claim_keep: Annotated[float, Meta(ge=60)] = 3600.0
+    claim_keep: Annotated[float, Meta(ge=60, le=FOREVER)] = 3600.0
     """How long it is remembered in Redis that an event was published."""
 
     ping_interval: Seconds = 30.0

@@ -257,6 +257,11 @@ GAUGES = (
     ),
     _gauge("claims_waiting", "claims not answered yet", lambda p: p.sharing.waiting if p.sharing else 0),
     _gauge("claims_open", "claims of our seat that are not over", lambda p: p.sharing.open if p.sharing else 0),
+    _gauge(
+        "lease_seconds",
+        "how long the keys' leases last; infinite where they need no renewal",
+        lambda p: p.leases.seconds,
+    ),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),
     _gauge("signer_running", "1 while the signing process answers; 0 without keys", _signer_running),
     _gauge("policy_rejected", "1 while the policy file is not the policy in force", lambda p: int(p.policy_rejected())),

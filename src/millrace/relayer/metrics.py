@@ -33,8 +33,8 @@ def _gauge(name: str, text: str, *labels: str) -> Measure:
 
 
 REFUSED = Measure("counter", "relayer_refused_total", "refusals by reason code", ("code",))
-BUDGET_LEFT = _gauge("budget_left_egld", "EGLD a key may still reserve", "shard")
-BUDGET = _gauge("budget_egld", "EGLD a key may reserve while nothing of its budget is used", "shard")
+BUDGET_LEFT = _gauge("budget_left_egld", "EGLD that is left of a limit of a key's budget", "shard", "limit")
+BUDGET = _gauge("budget_egld", "the limit itself, by the policy in force", "shard", "limit")
 AT_RISK = _gauge("at_risk_egld", "EGLD signed and not known to be over", "shard")
 BALANCE = _gauge("balance_egld", "EGLD a key holds at least", "shard")
 BALANCE_LOW = _gauge("balance_low", "1 below the alert balance", "shard")
@@ -147,8 +147,9 @@ class _RelayerCollector(Collector):
             labels = [str(shard)]
             standing = sponsor.standing_of(key)
             state, used = standing.state, standing.used
-            left.add_metric(labels, standing.left / ATOMIC)
-            budget.add_metric(labels, sponsor.policy.budget.most_at_once / ATOMIC)
+            for limit, room in sponsor.rooms_of(key).items():
+                left.add_metric([*labels, limit], room / ATOMIC)
+                budget.add_metric([*labels, limit], getattr(sponsor.policy.budget, limit) / ATOMIC)
             risk.add_metric(labels, used.at_risk / ATOMIC)
             written_off.add_metric(labels, standing.written_off / ATOMIC)
             lost.add_metric(labels, used.lost_hour / ATOMIC)

@@ -9,11 +9,9 @@ from msgspec import Meta
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.network import profile as named_profile
-from millrace.runtime.settings import Secret
+from millrace.runtime.settings import Rate, Seconds, Secret, Wait
 from millrace.runtime.tracing import TracingSettings
 
-FOREVER = 1e9
-"""In seconds, thirty years: no wait is meant to be longer."""
 MOST_SEATS = 100
 """With a hundredth of each budget nobody pays for much."""
 
@@ -47,7 +45,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     all of them before: see docs/notifier.md."""
     chain_api_url: str = "http://127.0.0.1:8400"
     """First source of unknown accounts, and where transactions go when no gossip peer is known; may be empty."""
-    chain_api_timeout: float = 3.0
+    chain_api_timeout: Seconds = 3.0
     """Seconds it may take for an answer."""
     outgoing_private: bool = True
     """Whether the chain API may be on this machine or a private network; false refuses such addresses, also when the
@@ -55,11 +53,11 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     simulate: bool = False
     """Whether a transaction that would have to wait, as its sender or function keeps failing, is simulated by the chain
     API (`POST /transaction/simulate`) and let in if it would succeed; else they wait."""
-    simulation_timeout: float = 1.0
+    simulation_timeout: Seconds = 1.0
     """Seconds that one submission may wait for simulations."""
     round_ms: Annotated[int, Meta(ge=0, le=60_000)] = 0
     """Milliseconds of a round; 0: as the chain API's `/network/config` says, and as blocks show."""
-    stale_seconds: Annotated[float, Meta(ge=0, le=FOREVER)] = 60.0
+    stale_seconds: Wait = 60.0
     """A shard that has sent no block for so long, or executes so far behind, is not sponsored (`not ready`) meanwhile.
     A time: that of who waits for word."""
     execution_lag: Annotated[int, Meta(ge=1)] = 20
@@ -137,7 +135,7 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Open WebSocket connections, of all clients."""
     max_connections_per_client: int = 1_000
     """Connections of one client address (of IPv6 a /64 network); those from this machine are not bounded by it."""
-    connect_rate: float = 50.0
+    connect_rate: Rate = 50.0
     """Connections a second that one client may open, sustained; at once as many as it may have."""
     max_http_connections: int = 2_000
     """Open HTTP connections, of all clients; those of one are bounded as WebSockets are."""
@@ -149,14 +147,14 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     forward_to: tuple[str, ...] = ()
     """WebSocket addresses (`ws://10.0.0.5:8200`) of the relayers that sign for this one, which then is an edge: it has
     no keys, holds the clients' connections, serves all streams and forwards what they submit and ask."""
-    forward_wait: float = 5.0
+    forward_wait: Wait = 5.0
     """Seconds that a submission waits at an edge for a relayer that went away, before its client is told so."""
     forward_waiting: int = 20_000
     """Transactions that may be forwarded to one relayer and not answered; further ones are refused (`relayer busy`)."""
     move_to: tuple[str, ...] = ()
     """WebSocket addresses (`wss://edge-2.example`) that clients are sent to when this service ends or is drained.
     Empty: drained clients come again by the address they have, and an end is told of as it happens."""
-    move_seconds: float = 10.0
+    move_seconds: Wait = 10.0
     """Over so many seconds clients are told to leave, each at a moment of its own."""
     allowed_origins: tuple[str, ...] = ()
     """Sites (`https://app.example`) whose pages may use the REST interface in a browser; `*` is every page. WebSockets
@@ -167,55 +165,53 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Control messages of one connection in any 5 seconds."""
     max_message_bytes: int = 4 * 1024 * 1024
     """Largest WebSocket message and HTTP body."""
-    ping_interval: float = 30.0
+    ping_interval: Seconds = 30.0
     """Seconds between pings on every WebSocket connection."""
-    pong_timeout: float = 20.0
+    pong_timeout: Seconds = 20.0
     """Seconds a client has to answer a ping before it is closed with code 4012."""
-    max_wait: float = 1.0
+    max_wait: Seconds = 1.0
     """Seconds a submission may be expected to wait, more than 0; beyond it is refused at once (`relayer busy`)."""
     max_batch: int = 100
     """Transactions of one submission."""
-    submit_rate: float = 500.0
+    submit_rate: Rate = 500.0
     """Transactions a second that one IP address may submit, sustained."""
     submit_burst: int = 2_000
     """Transactions one IP address may submit at once after a pause; at least `max_batch`."""
-    receive_rate: float = 4e6
+    receive_rate: Rate = 4e6
     """Bytes a second that one IP address may send for reading, sustained; counted before anything is decoded."""
-    receive_burst: float = 32e6
+    receive_burst: Rate = 32e6
     """Bytes one IP address may send at once after a pause; at least `max_message_bytes`."""
     unfinished_bytes: int = 256 * 1024 * 1024
     """Bytes of all messages and bodies that have not wholly come; of one IP address at most `receive_burst`."""
-    request_rate: float = 1_000.0
+    request_rate: Rate = 1_000.0
     """HTTP requests a second of one client address, sustained; those of this machine are not bounded by it."""
     request_burst: int = 4_000
     """HTTP requests one client address may make at once after a pause."""
-    control_rate: float = 1_000.0
+    control_rate: Rate = 1_000.0
     """Topics a second that one client address may subscribe to or unsubscribe from, sustained; those of this machine
     are not bounded by it."""
     control_burst: int = 20_000
     """Topics one client address may do so with at once after a pause."""
-    send_rate: float = 16e6
+    send_rate: Rate = 16e6
     """Bytes a second sent to one client address, sustained, but for those of this machine. Beyond it statistics are
     left out and requests are refused; what must be delivered still is."""
-    send_burst: float = 64e6
+    send_burst: Rate = 64e6
     """Bytes sent to one client address at once after a pause."""
     max_nonce_gap: Annotated[int, Meta(ge=0)] = 0
     """How far above the expected nonce a transaction may be."""
 
-    regossip_seconds: Annotated[float, Meta(gt=0, le=FOREVER)] = 15.0
+    regossip_seconds: Seconds = 15.0
     """Pause between two broadcasts of a transaction that is not yet in a block. A time, whatever rounds last: while a
     network takes nothing in, all that waits is sent so often."""
-    lifetime_seconds: Annotated[float, Meta(ge=0, le=FOREVER)] = 600.0
+    lifetime_seconds: Wait = 600.0
     """After this long without a block a transaction is broadcast no more. A time: networks keep what waits as long in
     short rounds as in long ones."""
     retention_hours: Annotated[float, Meta(ge=0, le=1e6)] = 168.0
     """Finished submissions stay in the journal this long, to answer repeated ones."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for a network that nobody knows, and for a wait that admits nobody."""
+        """Raises `ValueError` for a network that nobody knows."""
         self.network()
-        if not self.max_wait > 0:
-            raise ValueError(f"max_wait: expected more than 0, got {self.max_wait:g}")
 
     def network(self) -> NetworkProfile:
         """The network profile with this service's overrides. Raises `ValueError` for an unknown name."""

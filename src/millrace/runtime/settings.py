@@ -14,11 +14,22 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
+from msgspec import Meta
 
 T = TypeVar("T", bound=msgspec.Struct)
+
+FOREVER = 1e9
+"""In seconds, thirty years: no wait is meant to be longer."""
+Seconds = Annotated[float, Meta(gt=0, le=FOREVER)]
+"""A time. Each number with a fraction has such a range: a lower bound keeps out what is none, an upper one infinity."""
+Wait = Annotated[float, Meta(ge=0, le=FOREVER)]
+"""A time that may be nothing."""
+Rate = Annotated[float, Meta(gt=0, le=1e12)]
+"""How many a second, or at once after a pause."""
+Share = Annotated[float, Meta(gt=0, le=1)]
 
 COMMON = "common"
 SECTIONS = {
@@ -107,7 +118,7 @@ def load_with_sources(
     try:
         settings = msgspec.convert(values, kind, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"settings of {section}: {error}") from error
+        raise SettingsError(f"settings of {section}: {_in_words(error)}") from error
     for name in types:
         port = getattr(settings, name)
         if (name == "port" or name.endswith("_port")) and isinstance(port, int) and not 0 <= port <= MAX_PORT:
@@ -179,16 +190,24 @@ def _from_text(source: str, field: str, text: str, types: Mapping[str, Any]) -> 
     kind = types[field]
     try:
         return msgspec.convert(text, kind, strict=False, dec_hook=_decode)
-    except msgspec.ValidationError:
-        pass
+    except msgspec.ValidationError as error:
+        fault = error
     try:
         return msgspec.json.decode(text, type=kind, dec_hook=_decode)
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        if _holds_secret(kind):  # what stands at fault may be a part of one
-            raise SettingsError(
-                f"{source}: is not a value for this setting (not shown, as it holds a secret)"
-            ) from None
-        raise SettingsError(f"{source}: {text!r} is not a value for this setting: {error}") from error
+    except msgspec.ValidationError as error:
+        fault = error
+    except msgspec.DecodeError:
+        pass  # it is no JSON: then it was meant as it stands there, and what was wrong with that is told
+    if _holds_secret(kind):  # what stands at fault may be a part of one
+        raise SettingsError(f"{source}: is not a value for this setting (not shown, as it holds a secret)")
+    raise SettingsError(f"{source}: {text!r} is not a value for this setting: {_in_words(fault)}") from fault
+
+
+def _in_words(fault: msgspec.ValidationError) -> str:
+    """What is wrong with a value: the setting first, and a number called by its name."""
+    what, _, path = str(fault).partition(" - at `$.")
+    what = what.replace("Expected `float`", "expected a number").replace("Expected `int`", "expected a whole number")
+    return f"{path.rstrip('`')}: {what}" if path else what
 
 
 def _holds_secret(kind: Any) -> bool:

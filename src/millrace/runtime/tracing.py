@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from millrace.runtime import extras, logs
+from millrace.runtime.settings import Rate
 from millrace.runtime.spans import Context, Export, Span, parse
 
 log = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
     `otel`)."""
     trace_share: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """Share of the submissions without a `traceparent` that are traced all the same; with one its sampled flag says."""
-    trace_rate: Annotated[float, Meta(gt=0)] = 20.0
+    trace_rate: Rate = 20.0
     """Traces begun a second, at most; what is beyond is served like all else, and not traced."""
     otlp_url: str = "http://127.0.0.1:4318/v1/traces"
     """Collector that `tracing = "otlp"` sends to (HTTP, protobuf); headers by `OTEL_EXPORTER_OTLP_HEADERS`."""

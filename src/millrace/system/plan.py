@@ -78,6 +78,10 @@ class Plan:
         return f"ws://{HOST}:{self.ports.relayer}/ws"
 
     @property
+    def hub_url(self) -> str:
+        return f"ws://{HOST}:{self.ports.notifier}/hub/ws"
+
+    @property
     def console_url(self) -> str:
         return f"http://{HOST}:{self.ports.console}"
 
@@ -164,7 +168,7 @@ def services(plan: Plan) -> list[Service]:
                 "metrics_port": ports.relayer_metrics,
                 "profile": plan.profile,
                 "chain_id": LOCAL_CHAIN_ID,
-                "hub_url": f"ws://{HOST}:{ports.notifier}/hub/ws",
+                "hub_url": plan.hub_url,
                 "chain_api_url": plan.chain_url,
                 "gossip_bootstrap_url": f"{plan.chain_url}/gossip",
                 "key_files": [str(plan.key_directory / f"relayer-shard{shard}.pem") for shard in keys],

@@ -94,6 +94,7 @@ def places(plan: Plan) -> dict[str, str]:
         "MILLRACE_RELAYER_WS_URL": plan.relayer_ws_url,
         "MILLRACE_RELAYER_OPERATORS_URL": f"http://127.0.0.1:{ports.relayer_metrics}",
         "MILLRACE_NOTIFIER_URL": f"http://127.0.0.1:{ports.notifier_http}",
+        "MILLRACE_HUB_URL": plan.hub_url,
     }
 
 
@@ -103,7 +104,7 @@ def _where(plan: Plan) -> Table:
     table.add_row("console", plan.console_url)
     table.add_row("aggregator", f"http://127.0.0.1:{ports.aggregator}/api/v1/quote")
     table.add_row("relayer", f"{plan.relayer_ws_url}   http://127.0.0.1:{ports.relayer_http}/v1/sign")
-    table.add_row("notifier", f"ws://127.0.0.1:{ports.notifier}/hub/ws   http://127.0.0.1:{ports.notifier_http}")
+    table.add_row("notifier", f"{plan.hub_url}   http://127.0.0.1:{ports.notifier_http}")
     table.add_row("local chain", f"{plan.chain_url}/pools")
     metrics = (ports.aggregator_metrics, ports.relayer_metrics, ports.notifier_metrics, ports.console_metrics)
     table.add_row("metrics", "   ".join(f"http://127.0.0.1:{port}/metrics" for port in metrics))

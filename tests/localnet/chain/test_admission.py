@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from millrace.chain.address import encode
+from millrace.chain.token import NATIVE
 from millrace.chain.transaction import GUARDED, HASH_SIGNED, signing_message
 from millrace.localnet.chain.admission import Refused
 
@@ -40,6 +42,50 @@ def test_each_rule_has_its_words(funded: Any, wallet: Any, fields: dict[str, Any
     """A transaction that breaks one rule, correctly signed, is refused for that rule."""
     with pytest.raises(Refused, match=words):
         funded.chain.submit(funded.tx(wallet(0), wallet(0, 1).public, **fields))
+
+
+def test_the_first_rule_that_is_broken_is_told(bench: Any, wallet: Any) -> None:
+    """Rules are asked in the nodes' order: a transaction that breaks all of them, mended one by one, is told each."""
+    key, relayer, ledger = wallet(0, 3), bench.relayers[0], bench.chain.shards[0].state.ledger
+    fields: dict[str, Any] = {
+        "version": 0, "chain_id": "1", "gas_price": 1, "gas_limit": 1, "value": 3 * 10**25, "nonce": 101,
+        "guardian": bytes(32), "relayer": wallet(1).public,
+    }  # fmt: skip
+    signs: set[str] = set()
+
+    def told() -> str:
+        tx = bench.tx(key, wallet(0).public, **fields)
+        own = tx.signature if "sender" in signs else bytes(64)
+        relayed = relayer.sign(signing_message(tx)) if "relayer" in signs else bytes(64)
+        with pytest.raises(Refused) as refusal:
+            bench.chain.submit(msgspec.structs.replace(tx, signature=own, relayer_signature=relayed))
+        return str(refusal.value)
+
+    for words, mended in (
+        ("invalid transaction version", {"version": 2}),
+        ("invalid chain ID", {"chain_id": "local"}),
+        ("insufficient gas price in tx", {"gas_price": 10**13}),
+        ("insufficient gas limit in tx", {"gas_limit": 600_000_000}),
+        ("tx value is too big", {"value": 1}),
+    ):
+        assert told() == words
+        fields |= mended
+    assert told() == "ed25519: invalid signature"
+    signs.add("sender")
+    assert told() == "guardian address or signature not expected"
+    fields["guardian"] = b""
+    assert told() == "shard ID missmatch"
+    fields["relayer"] = relayer.public
+    assert told() == "inner transaction: ed25519: invalid signature"
+    signs.add("relayer")
+    assert told() == f"insufficient funds for address {encode(key.public)}"
+    ledger.credit(key.public, NATIVE, EGLD)
+    assert "veryHighNonceInTx: true" in told()
+    fields["nonce"] = 0
+    assert f"insufficient funds, for address: {encode(relayer.public)}" in told()
+    fields["gas_price"] = 10**9
+    ledger.set_guardian(key.public, wallet(1).public)
+    assert "not executable" in told()
 
 
 def test_edges_of_the_rules_are_inside(funded: Any, wallet: Any) -> None:

@@ -440,6 +440,20 @@ def test_altered_accounts_hold_the_state_after_the_block(bench: Any, wallet: Any
     assert len(block.alteredAccounts) == 2
 
 
+@pytest.mark.parametrize("shard", [0, 1, 2])
+def test_who_waits_for_a_grant_is_told_whether_it_came(bench: Any, wallet: Any, shard: int) -> None:
+    """A shard that opens no more accounts burns a grant to a new one, and whoever waits for it hears that it did."""
+    heard: list[bool] = []
+    ledger = bench.chain.shards[shard].state.ledger
+    bench.chain.give(wallet(shard).public, NATIVE, EGLD, heard.append)
+    bench.rounds(bench.here + bench.hop)
+    assert heard == [True] and bench.balance(wallet(shard)) == EGLD
+    ledger._max_accounts = len(ledger.accounts)
+    bench.chain.give(wallet(shard, 1).public, NATIVE, EGLD, heard.append)
+    bench.rounds(bench.here + bench.hop)
+    assert heard == [True, False] and bench.balance(wallet(shard, 1)) == 0
+
+
 def test_a_grant_survives_a_revert(make_bench: Any, wallet: Any) -> None:
     """What the faucet gave in a block taken back is given again in the next one, once."""
     bench = make_bench(finality_rounds=8)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from millrace.chain import outport
+from millrace.chain import fees, outport
 from millrace.chain.call import TokenPayment, encode, esdt_transfer
 from millrace.chain.headers import proposes
 from millrace.chain.proto import outport_pb2 as pb
@@ -158,6 +158,32 @@ def test_a_payment_to_a_contract_is_refused_as_a_transfer(bench: Any, wallet: An
     names = [event.identifier for pool in pools for log in pool.logs for event in log.log.events]
     assert names == [b"signalError"]
     assert any(tx_hash.hex() in pool.invalidTxs for pool in pools) == (shard == bench.chain.home)
+
+
+@pytest.mark.parametrize("shard", [0, 1, 2])
+@pytest.mark.parametrize("way", ["single", "multi", "empty name"])
+def test_tokens_for_a_contract_without_a_call_are_refused(bench: Any, wallet: Any, shard: int, way: str) -> None:
+    """Tokens that only pay a contract fail as nodes say it: invalid where the contract is in the sender's shard, else
+    given back by the contract's; the fee is spent and no virtual machine was asked."""
+    key, wrapper = wallet(shard), bench.chain.market.addresses.wrapper
+    bench.give(key), bench.give(key, WRAPPED, 1000)
+    if way == "multi":
+        tx = bench.multi(key, wrapper, [TokenPayment(WRAPPED, 0, 7)], gas_limit=1_000_000)
+    else:
+        tx = bench.tx(key, wrapper, 0, esdt_transfer(WRAPPED, 7) + b"@" * (way == "empty name"), gas_limit=1_000_000)
+    fee = fees.initially_paid_fee(tx, bench.chain.network.gas)
+    tx_hash = bench.chain.submit(tx)
+    blocks = bench.executed(bench.rounds(bench.here + 3 * bench.hop))
+    assert told_by_relayer(bench)[tx_hash] == "fail"
+    assert bench.status(tx_hash) == ("fail", "execution failed: sending value to non payable contract")
+    assert (bench.balance(key), bench.balance(key, WRAPPED)) == (EGLD - fee, 1000)
+    pools = [block.transactionPool for block in blocks]
+    events = [event for pool in pools for log in pool.logs for event in log.log.events]
+    (failure,) = (event for event in events if event.identifier in (b"signalError", b"internalVMErrors"))
+    invalid = shard == bench.chain.home
+    assert any(tx_hash.hex() in pool.invalidTxs for pool in pools) == invalid
+    code = b"sending value to non payable contract" if invalid else b"user error"
+    assert failure.identifier == b"signalError" and failure.data == b"@" + code.hex().encode()
 
 
 @pytest.mark.parametrize("shard", [0, 1, 2])

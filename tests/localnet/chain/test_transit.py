@@ -15,6 +15,8 @@ from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, e
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.contracts.calls import ContractCall
 from millrace.localnet.contracts.execution import execute_call
+from millrace.localnet.contracts.frame import Contract, Frame
+from millrace.localnet.edges.views import transaction_view
 from millrace.localnet.market.market import WRAPPED
 
 EGLD = 10**18
@@ -35,6 +37,45 @@ def test_value_in_transit_outlives_late_finality(make_bench: Any, wallet: Any, l
     bench.rounds(15)
     assert bench.status(tx_hash) == ("success", "")
     assert bench.balance(receiver) == 10**17
+
+
+class Both(Contract):
+    """A contract that passes on what comes with a call, half to each of two accounts."""
+
+    def __init__(self, address: bytes, receivers: tuple[bytes, bytes]) -> None:
+        super().__init__(address)
+        self.receivers = receivers
+        self.endpoints = {"both": self._both}
+
+    def _both(self, frame: Frame) -> None:
+        for receiver in self.receivers:
+            frame.pay(self.address, receiver, (NATIVE, frame.one_payment().amount // 2))
+
+
+def test_a_call_is_over_when_the_last_of_its_results_has_arrived(make_bench: Any, wallet: Any) -> None:
+    """While a shard holds up one of several results the call is pending, and is so again when a fork takes one back."""
+    bench = make_bench(finality_rounds=3)
+    home = bench.chain.home
+    first, second = ((home + 1) % 3, (home + 2) % 3)
+    contract = bytes(8) + b"a contract of two sums" + bytes(1) + bytes([bench.chain.market.addresses.aggregator[-1]])
+    accounts = wallet(first, 5).public, wallet(second, 5).public
+    bench.chain.shards[home].state.contracts[contract] = Both(contract, accounts)
+    bench.give(wallet(home))
+    bench.chain.shards[second].stopped = True
+    tx_hash = bench.chain.submit(bench.tx(wallet(home), contract, 10, b"both", gas_limit=10_000_000))
+    bench.rounds(6 * bench.hop)
+    assert (bench.chain.account(accounts[0]).balance, bench.status(tx_hash)) == (5, ("pending", ""))
+    view = transaction_view(bench.chain, bench.chain.index.find(tx_hash))
+    assert (view["status"], view["inTransit"], view["pendingResults"]) == ("pending", True, True)
+    bench.chain.shards[second].stopped = False
+    while not bench.chain.account(accounts[1]).balance:
+        bench.rounds(1)
+    bench.chain.take_back(second, 1)
+    bench.rounds(3 + 3 * bench.hop)
+    assert bench.status(tx_hash) == ("success", "")
+    assert bench.chain.account(accounts[1]).balance == 5
+    view = transaction_view(bench.chain, bench.chain.index.find(tx_hash))
+    assert (view["status"], view["inTransit"], "pendingResults" in view) == ("success", False, False)
 
 
 def test_what_goes_to_the_zero_address_runs_at_its_sender(bench: Any, wallet: Any) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from millrace.relayer.ledger.budget import UNDECIDED_SECONDS, Budgets, Reservation, Spender
 from millrace.relayer.ledger.windows import DAY, HOUR, MINUTE
 from millrace.relayer.protocol.reasons import Refused
-from millrace.relayer.rules.policy import Budget, Quotas
+from millrace.relayer.rules.policy import SUMS, Budget, Quotas
 from millrace.runtime.client_address import ClientAddress
 
 WIDE = Quotas(sender_per_hour=10**9, ip_per_hour=10**9)
@@ -106,10 +106,12 @@ def test_a_fee_that_cannot_be(told: int, counted: int) -> None:
 
 
 @pytest.mark.parametrize("name", ["per_minute", "per_hour", "per_day", "at_risk", "loss_per_hour"])
-def test_all_is_left_while_nothing_is_used(name: str) -> None:
-    """What may be reserved at once is what is left before anything was, whichever sum is the smallest."""
-    budget = Budget(**EVERYTHING | {name: 7})
-    assert budget.most_at_once == Budgets().left(KEY, 0.0, budget) == 7
+def test_the_smallest_room_bounds_what_is_left(name: str) -> None:
+    """Each sum of a budget has its room, less what is used of it; the smallest is what may still be reserved."""
+    budget, budgets = Budget(**EVERYTHING | {name: 7}), Budgets()
+    assert budgets.rooms(KEY, 0.0, budget) == {each: getattr(budget, each) for each in SUMS}
+    reserve(budgets, 3, 0.0, budget)
+    assert budgets.rooms(KEY, 0.0, budget)[name] == budgets.left(KEY, 0.0, budget) == 4
 
 
 def test_settled_fees_free_the_rest() -> None:

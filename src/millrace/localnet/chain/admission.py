@@ -82,6 +82,9 @@ def _check_signatures(tx: Transaction, message: bytes) -> None:
 
 
 def _check_state(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> None:
+    if tx.sender not in ledger.accounts and (tx.value or not tx.relayer):
+        # Only without value may a relayer bring an account to life.
+        raise Refused(f"insufficient funds for address {address.encode(tx.sender)}")
     account = ledger.account(tx.sender)
     if tx.nonce < account.nonce:
         raise Refused("invalid transaction lowerNonceInTx: true, veryHighNonceInTx: false")
@@ -91,9 +94,6 @@ def _check_state(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> No
     fee, balance = fees.initially_paid_fee(tx, network.gas), ledger.balance_of(payer)
     if balance < fee:
         raise Refused(f"insufficient funds, for address: {address.encode(payer)}, wanted {fee}, have {balance}")
-    if tx.relayer and tx.value and tx.sender not in ledger.accounts:
-        # Only without value may a relayer bring an account to life.
-        raise Refused(f"insufficient funds, for address: {address.encode(tx.sender)}, wanted {tx.value}, have 0")
     if account.guardian != tx.guardian:
         raise Refused("transaction is not executable and gas will not be consumed, guardian mismatch")
     if tx.relayer and ledger.account(tx.relayer).guardian:

@@ -27,12 +27,19 @@ class Record(msgspec.Struct):
     fee: int = 0
     results: dict[bytes, Result] = {}
     logs: dict[bytes, Log] = {}
+    under_way: set[bytes] = set()
+    """Results that have left a shard and are not executed in another one yet."""
 
     @property
     def status(self) -> str:
-        """`pending` until the block with its outcome is final, then `success` or `fail`."""
+        """`pending` until the block with its outcome is final, then `success` or `fail`.
+
+        A success waits for all results that are known of; what failed has failed, whatever is still under way.
+        """
         final = self.outcome_block is not None and self.outcome_block.final
-        return {"success": "success", "fail": "fail", "dropped": "fail"}[self.outcome] if final else "pending"
+        if not final or (self.outcome == "success" and self.under_way):
+            return "pending"
+        return "success" if self.outcome == "success" else "fail"
 
 
 class TransactionIndex:
@@ -83,11 +90,13 @@ class TransactionIndex:
             self._take_back(executed, block)
 
     def _take(self, block: Block, teller: Block) -> None:
+        leaving = _leaving(block)
         for entry in block.content.entries.values():
             if isinstance(entry.item, Result):
                 record = self._records.get(entry.item.original)
                 if record is not None:
                     record.results[entry.hash] = entry.item
+                    (record.under_way.add if entry.hash in leaving else record.under_way.discard)(entry.hash)
                     if entry.hash in block.content.logs:
                         record.logs[entry.hash] = block.content.logs[entry.hash]
                 continue
@@ -112,6 +121,7 @@ class TransactionIndex:
             record = self._records.get(tx_hash)
             if record is not None and record.outcome_block is teller:
                 record.outcome, record.reason, record.outcome_block = "", "", None
+        arriving = _arriving(block)
         for entry in block.content.entries.values():
             tx_hash = entry.item.original if isinstance(entry.item, Result) else entry.hash
             record = self._records.get(tx_hash)
@@ -120,7 +130,11 @@ class TransactionIndex:
             if record.outcome_block is teller:
                 record.outcome, record.reason, record.outcome_block = "", "", None
             if isinstance(entry.item, Result):
-                record.results.pop(entry.hash, None)
+                if entry.hash in arriving:
+                    record.under_way.add(entry.hash)
+                else:
+                    record.under_way.discard(entry.hash)
+                    record.results.pop(entry.hash, None)
             else:
                 record.fee -= entry.fee.fee
             record.logs.pop(entry.hash, None)
@@ -129,3 +143,15 @@ class TransactionIndex:
                 record.gas_used = 0
             elif record.destination is block:
                 record.destination = record.source
+
+
+def _leaving(block: Block) -> set[bytes]:
+    """What goes on from a block to other shards."""
+    minis = block.content.miniblocks.items()
+    return {item for (source, target, _), items in minis if source == block.shard != target for item in items}
+
+
+def _arriving(block: Block) -> set[bytes]:
+    """What has come into a block from other shards."""
+    minis = block.content.miniblocks.items()
+    return {item for (source, target, _), items in minis if source != block.shard == target for item in items}

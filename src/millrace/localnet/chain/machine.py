@@ -74,7 +74,7 @@ class Chain:
         self.traders.fund(self.shards[self.home].state)
         self._last_round = dict.fromkeys([*self.shards, METACHAIN], 0)
         self._grants = 0
-        self._undelivered: dict[bytes, Callable[[], None]] = {}
+        self._undelivered: dict[bytes, Callable[[bool], None]] = {}
         self._fund_relayers()
 
     # Reading
@@ -138,12 +138,17 @@ class Chain:
         self.index.add(tx_hash, tx, self._timestamp_ms(self.round))
         return tx_hash
 
-    def give(self, receiver: bytes, token: str, amount: int, on_delivery: Callable[[], None] | None = None) -> bytes:
+    def give(
+        self, receiver: bytes, token: str, amount: int, on_delivery: Callable[[bool], None] | None = None
+    ) -> bytes:
         """Have the faucet give something; the hash that names it in events. Raises `FaucetError`.
 
-        It is made in the next block of the contracts' shard, and travels from there as a result.
-        `on_delivery` is called once, after the block in which the receiver gets it, unless `unwatch` comes first.
+        It is made in the next block of the contracts' shard, and travels from there as a result. Contracts take no
+        payments, and get nothing. `on_delivery` is called once, after the block in which it comes to its receiver,
+        unless `unwatch` comes first: with whether the receiver has it.
         """
+        if address.is_contract(receiver):
+            raise FaucetError("the faucet gives to accounts, not to contracts")
         home = self.shards[self.home]
         if len(home.grants) >= self.settings.max_grants:
             raise FaucetError("too many grants are waiting; ask again in a moment")
@@ -250,11 +255,14 @@ class Chain:
                 self.index.forget(tx_hash)
 
     def _note_deliveries(self, block: Block) -> None:
-        """Tell whoever waits for a grant that its receiver has it."""
+        """Tell whoever waits for a grant whether its receiver has it: a full ledger opens no account for it."""
         for executed in block.told if self._undelivered else ():
-            for entry in executed.content.entries.values():
+            content = executed.content
+            for entry in content.entries.values():
                 if isinstance(entry.item, Result) and self.shard_of(entry.item.receiver) == block.shard:
-                    self._undelivered.pop(entry.item.original, lambda: None)()
+                    tell = self._undelivered.pop(entry.item.original, None)
+                    if tell is not None:
+                        tell(entry.item.receiver in content.credited)
 
     def _let_traders_act(self) -> None:
         shard = self.shards[self.home]

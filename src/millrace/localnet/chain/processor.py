@@ -33,6 +33,7 @@ REFUND_TO_RELAYER = "gas refund for relayer"
 OK_DATA = b"@6f6b"
 INSUFFICIENT_FUNDS = "insufficient funds"
 NOT_PAYABLE = "sending value to non payable contract"
+USER_ERROR = "user error"
 
 log = logging.getLogger(__name__)
 
@@ -87,18 +88,20 @@ class Processor:
         if self._ledger.balance_of(tx.sender) < tx.value:
             self._invalid(tx_hash, tx, fee)
             return True
+        checkpoint = self._ledger.checkpoint()
         try:
             parsed = calls.payments_of(tx)
-            if _only_pays_contract(tx, parsed) and self._is_here(tx.receiver):
-                self._refuse_at_source(tx_hash, tx, fee)
-                return True
             payments = tuple(payment for payment in parsed.payments if payment.token != NATIVE or payment.amount)
             self._require_transfer_gas(tx, payments)
             if payments:
                 builtin.send(self._ledger, tx.sender, payments)
+            if _pays_contract(parsed) and self._is_here(parsed.receiver):
+                raise builtin.TransferError(NOT_PAYABLE)
         except (CallError, LedgerError) as error:
-            self._fail_at_source(tx_hash, tx, fee, str(error))
+            self._ledger.rollback(checkpoint)
+            self._refuse_at_source(tx_hash, tx, fee, str(error))
             return True
+        self._ledger.discard(checkpoint)
         self._route(tx_hash, tx, parsed, fee)
         return True
 
@@ -106,11 +109,7 @@ class Processor:
         """Execute, at its destination, a transaction that a miniblock of another shard brought."""
         entry = self._content.add(tx_hash, tx, (sender_shard, self._shard, TX_BLOCK))
         entry.fee.initially_paid = fees.initially_paid_fee(tx, self._network.gas)
-        job = self._job(tx_hash, tx, calls.payments_of(tx))
-        if _only_pays_contract(tx, job.parsed):
-            self._refuse(job)
-        else:
-            self._run(job)
+        self._run(self._job(tx_hash, tx, calls.payments_of(tx)))
 
     def execute_result(self, result_hash: bytes, result: Result, sender_shard: int) -> None:
         """Execute a result that a miniblock of another shard brought."""
@@ -152,7 +151,7 @@ class Processor:
     # At the source
 
     def _require_transfer_gas(self, tx: Transaction, payments: tuple[TokenPayment, ...]) -> None:
-        tokens = [payment for payment in payments if payment.token != NATIVE]
+        tokens = _tokens(payments)
         if tokens and self._gas_left(tx, tokens) < 0:
             raise builtin.TransferError("not enough gas: insufficient funds for execution")
 
@@ -167,7 +166,7 @@ class Processor:
             return
         moving = fees.move_gas(tx, self._network.gas)
         # The rest of the fee is collected where the call runs; a plain transfer ends what there is to pay here.
-        is_call = is_contract(parsed.receiver) and not _only_pays_contract(tx, parsed)
+        is_call = is_contract(parsed.receiver) and bool(parsed.function or _tokens(parsed.payments))
         here_fee = moving * tx.gas_price if is_call else fee
         entry.fee.gas_used, entry.fee.fee = moving, here_fee
         self._content.fees += here_fee
@@ -177,7 +176,7 @@ class Processor:
 
     def _send_on(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall) -> None:
         """A transfer of several tokens goes to the sender itself; a result carries it to another shard."""
-        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+        tokens = _tokens(parsed.payments)
         self._emit(
             Result(
                 nonce=tx.nonce,
@@ -203,11 +202,11 @@ class Processor:
             self._content.log(tx_hash, tx.sender, Event(tx.sender, "signalError", (tx.sender, why), b"@" + why))
         self._content.finish(tx_hash, "fail", INSUFFICIENT_FUNDS)
 
-    def _refuse_at_source(self, tx_hash: bytes, tx: Transaction, fee: int) -> None:
-        """No contract of this chain takes payments: one in the sender's shard is invalid, and a log says why."""
-        self._charge_invalid(tx_hash, tx, fee, NOT_PAYABLE)
-        self._content.log(tx_hash, tx.sender, _refusal(tx.sender, tx.receiver))
-        self._content.finish(tx_hash, "fail", f"execution failed: {NOT_PAYABLE}")
+    def _refuse_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, why: str) -> None:
+        """What cannot be paid, or not to a contract of this shard, is invalid, and a log says why: the fee is gone."""
+        self._charge_invalid(tx_hash, tx, fee, why)
+        self._content.log(tx_hash, tx.sender, _refusal(tx.sender, tx.receiver, why, why))
+        self._content.finish(tx_hash, "fail", f"execution failed: {why}")
 
     def _charge_invalid(self, tx_hash: bytes, tx: Transaction, fee: int, why: str) -> None:
         entry = self._content.add(tx_hash, tx, (self._shard, self._shard, INVALID_BLOCK))
@@ -215,15 +214,6 @@ class Processor:
         entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
         self._content.fees += fee
         self._content.gas_penalized += tx.gas_limit
-
-    def _fail_at_source(self, tx_hash: bytes, tx: Transaction, fee: int, message: str) -> None:
-        """A token transfer that the sender cannot make: the fee is gone, nothing else happened."""
-        entry = self._content.add(tx_hash, tx, (self._shard, self._shard, TX_BLOCK))
-        entry.fee.gas_used, entry.fee.fee, entry.fee.initially_paid = tx.gas_limit, fee, fee
-        self._content.fees += fee
-        self._content.gas_penalized += tx.gas_limit
-        self._content.log_failure(tx_hash, tx.sender, tx.receiver, "execution failed", message)
-        self._content.finish(tx_hash, "fail", f"execution failed: {message}")
 
     # At the destination
 
@@ -235,11 +225,13 @@ class Processor:
 
     def _gas_left(self, tx: Transaction, payments: Sequence[TokenPayment]) -> int:
         """Gas for execution, after moving the transaction and its tokens."""
-        tokens = [payment for payment in payments if payment.token != NATIVE]
+        tokens = _tokens(payments)
         return tx.gas_limit - fees.move_gas(tx, self._network.gas) - builtin.gas(tokens)
 
     def _run(self, job: Job) -> None:
-        if is_contract(job.parsed.receiver):
+        if _pays_contract(job.parsed):
+            self._refuse(job)
+        elif is_contract(job.parsed.receiver):
             self._call(job)
         else:
             self._transfer(job)
@@ -295,15 +287,24 @@ class Processor:
         self._content.finish(job.original, "fail", f"execution failed: {message}")
 
     def _refuse(self, job: Job) -> None:
-        """Give back what was only to be paid to a contract. Its fee was taken at the source, as of any transfer."""
-        self._content.log(job.item, job.sender, _refusal(job.sender, job.parsed.receiver))
-        self._give_back(job, NOT_PAYABLE, NOT_PAYABLE)
+        """Give back what was only to be paid to a contract: none of this chain takes payments.
+
+        Of EGLD alone the fee was taken at the source, as of any transfer; tokens are moved by a function of the chain,
+        whose gas is paid here.
+        """
+        has_tokens = bool(_tokens(job.parsed.payments))
+        code = USER_ERROR if has_tokens else NOT_PAYABLE
+        self._content.log(job.item, job.sender, _refusal(job.sender, job.parsed.receiver, code, NOT_PAYABLE))
+        self._give_back(job, code, NOT_PAYABLE)
+        if has_tokens:
+            self._content.gas_penalized += max(job.gas, 0)
+            self._charge(job, job.gas, None)
         self._content.finish(job.original, "fail", f"execution failed: {NOT_PAYABLE}")
 
     def _give_back(self, job: Job, return_code: str, message: str) -> None:
         parsed, code = job.parsed, return_code.encode()
         home = self._shard_of(job.sender)
-        tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+        tokens = _tokens(parsed.payments)
         payments: tuple[TokenPayment, ...] = ()
         if home == self._shard:
             self._credit(job.sender, parsed.payments)
@@ -328,7 +329,7 @@ class Processor:
         """Results for what the contract paid; whether any of them leaves the shard."""
         leaving = False
         for (sender, receiver, delivered), payments in by_receiver(transfers).items():
-            tokens = [payment for payment in payments if payment.token != NATIVE]
+            tokens = _tokens(payments)
             self._emit(
                 Result(
                     nonce=0,
@@ -399,7 +400,7 @@ class Processor:
                 paid -= fees.move_gas(tx, self._network.gas) * tx.gas_price
             return paid - refunded * price
         # The result carries what a call through the sender's own account had left; the tokens' own gas goes along.
-        tokens = [payment for payment in job.parsed.payments if payment.token != NATIVE]
+        tokens = _tokens(job.parsed.payments)
         return (max(job.gas, 0) + builtin.gas(tokens) - refunded) * price
 
     # Small parts
@@ -438,17 +439,19 @@ class Processor:
         self._content.credited.add(receiver)
 
     def _log_tokens(self, item: bytes, sender: bytes, receiver: bytes, payments: tuple[TokenPayment, ...]) -> None:
-        tokens = [payment for payment in payments if payment.token != NATIVE]
+        tokens = _tokens(payments)
         if tokens:
             self._content.log(item, sender, builtin.event(sender, receiver, tokens))
 
 
-def _only_pays_contract(tx: Transaction, parsed: ParsedCall) -> bool:
-    """Whether a transaction pays a contract and calls nothing: for nodes that is a transfer, and no call."""
-    tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
-    return is_contract(tx.receiver) and not parsed.function and not tokens
+def _pays_contract(parsed: ParsedCall) -> bool:
+    """Whether it pays a contract and calls nothing: for nodes that is a transfer, and no call."""
+    return is_contract(parsed.receiver) and not parsed.function
 
 
-def _refusal(sender: bytes, contract: bytes) -> Event:
-    why = NOT_PAYABLE.encode()
-    return Event(contract, "signalError", (sender, why), b"@" + why.hex().encode())
+def _tokens(payments: Sequence[TokenPayment]) -> list[TokenPayment]:
+    return [payment for payment in payments if payment.token != NATIVE]
+
+
+def _refusal(sender: bytes, receiver: bytes, code: str, why: str) -> Event:
+    return Event(receiver, "signalError", (sender, why.encode()), b"@" + code.encode().hex().encode())

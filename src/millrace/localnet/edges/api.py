@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -270,15 +271,16 @@ class Api:
         try:
             grant = msgspec.json.decode(await request.read(), type=Grant)
             receiver = address.decode(grant.address)
-            delivered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            grant_hash = self._chain.give(receiver, grant.token, amount.parse(grant.amount), lambda: _set(delivered))
+            delivered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            grant_hash = self._chain.give(receiver, grant.token, amount.parse(grant.amount), partial(_set, delivered))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ApiError(400, f"expected address, token and amount: {error}") from None
         except (address.AddressError, amount.AmountError, FaucetError) as error:
             raise ApiError(400, str(error)) from None
         try:
             async with asyncio.timeout(_FAUCET_SECONDS):
-                await delivered
+                if not await delivered:
+                    raise ApiError(503, "its shard opens no more accounts: what was granted is burnt")
         except TimeoutError:
             raise ApiError(
                 503, "it was granted, but no block has delivered it yet: do not ask again, see if a shard is stopped"
@@ -304,9 +306,9 @@ def _gateway(data: dict[str, Any]) -> web.Response:
     return json_response({"data": data, "error": "", "code": "successful"})
 
 
-def _set(future: asyncio.Future[None]) -> None:
+def _set(future: asyncio.Future[bool], value: bool) -> None:
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)
 
 
 class ApiError(Exception):

@@ -28,8 +28,8 @@ def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
         "gasUsed": record.gas_used,
         "fee": str(record.fee),
         "isRelayed": tx.is_relayed,
-        # Executed, but not final on every side yet.
-        "inTransit": record.source is not None and not record.outcome,
+        # Executed, but not on every side yet.
+        "inTransit": record.source is not None and bool(not record.outcome or record.under_way),
         "results": [_result_view(result_hash, result) for result_hash, result in record.results.items()],
         "logs": _log_view(record.logs),
     }
@@ -46,6 +46,8 @@ def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
             "receiverBlockHash": record.destination.hash.hex(),
             "receiverBlockNonce": record.destination.nonce,
         }
+    if record.outcome == "success" and record.under_way:
+        body["pendingResults"] = True
     if record.status == "fail":
         body["reason"] = record.reason
     return body

@@ -68,6 +68,11 @@ class LeaseKeeper:
         self._work: asyncio.Task[None] | None = None
 
     @property
+    def seconds(self) -> float:
+        """How long a lease lasts after each renewal; infinite where it needs none."""
+        return math.inf if self._store is None else self._store.seconds
+
+    @property
     def seconds_left(self) -> float:
         """For how long keys may still sign without a further renewal."""
         return self._valid_until - self._clock() if self._keys else 0.0
@@ -178,13 +183,11 @@ class LeaseKeeper:
         self._thread.shutdown()
 
     def _period(self) -> float:
-        seconds = math.inf if self._store is None else self._store.seconds
-        return min(RENEW_SECONDS, seconds / 5)
+        return min(RENEW_SECONDS, self.seconds / 5)
 
     def _until(self, began: float, left: float) -> float:
         """The end of what was asked for at `began`, which nobody can have granted earlier."""
-        seconds = math.inf if self._store is None else self._store.seconds
-        return began + left - seconds * MARGIN if math.isfinite(seconds) else math.inf
+        return began + left - self.seconds * MARGIN if math.isfinite(self.seconds) else math.inf
 
     def _mine(self) -> Held:
         with contextlib.suppress(JournalError):  # what was read last was true, too

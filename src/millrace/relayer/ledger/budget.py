@@ -19,7 +19,7 @@ from millrace.relayer.ledger.fair_shares import Limits, Share, Shares, check_add
 from millrace.relayer.ledger.windows import HOUR, MINUTE, Charge, Window, add_to_all, shrink_in_all
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
-from millrace.relayer.rules.policy import Budget, CallName, Quotas, Strangers
+from millrace.relayer.rules.policy import SUMS, Budget, CallName, Quotas, Strangers
 from millrace.relayer.rules.strangers import Parts
 
 K = TypeVar("K")
@@ -346,15 +346,14 @@ class Budgets:
         """The transaction was never signed, or can never run: all of it is free again."""
         self._close(reservation, 0, now)
 
+    def rooms(self, key: bytes, now: float, budget: Budget) -> dict[str, int]:
+        """What is left of each sum of the key's budget."""
+        used = zip(SUMS, _used_of_key(self._key(key), now), strict=True)
+        return {name: max(0, getattr(budget, name) - amount) for name, amount in used}
+
     def left(self, key: bytes, now: float, budget: Budget) -> int:
-        """What the key may still reserve now."""
-        account = self._key(key)
-        limits = (budget.per_minute, budget.per_hour, budget.per_day)
-        lost = account.losses.sum(now) + account.pending.sum(now) + account.at_risk
-        rooms = [budget.at_risk - account.at_risk, budget.loss_per_hour - lost]
-        for window, limit in zip(account.windows, limits, strict=True):
-            rooms.append(limit - window.sum(now))
-        return max(0, min(rooms))
+        """What the key may still reserve now, for what is broadcast."""
+        return min(room for name, room in self.rooms(key, now, budget).items() if name != "at_risk_sign_only")
 
     def at_risk(self, key: bytes) -> int:
         """What the key has signed and is not yet known to be over."""
@@ -371,9 +370,7 @@ class Budgets:
 
     def used_by_keys(self, now: float) -> list[tuple[int, ...]]:
         """What each key has used of the sums of its budget, in the order of `SUMS`."""
-        return [
-            _used(account, account.pending.sum(now) + account.losses.sum(now), now) for account in self._keys.values()
-        ]
+        return [_used_of_key(account, now) for account in self._keys.values()]
 
     def used_by_person(self, name: str, now: float) -> tuple[int, ...]:
         """The same of a person known by an API key."""
@@ -517,6 +514,10 @@ def _windows(
     if by_function is not None:
         windows += by_function.windows
     return windows
+
+
+def _used_of_key(account: _KeyAccount, now: float) -> tuple[int, ...]:
+    return _used(account, account.pending.sum(now) + account.losses.sum(now), now)
 
 
 def _used(account: _KeyAccount | Share, lost: int, now: float) -> tuple[int, ...]:

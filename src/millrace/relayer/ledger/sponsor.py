@@ -254,6 +254,10 @@ class Sponsor:
         balance, written_off = self.balances.lower_bound(key), self.written_off.of_key(key) + self.owed_elsewhere(key)
         return KeyStanding(self.state_of(key), balance, left, used, written_off)
 
+    def rooms_of(self, key: bytes) -> dict[str, int]:
+        """What is left of each sum of a key's budget."""
+        return self.budgets.rooms(key, self._clock(), self.policy.budget)
+
     def _seconds_to_empty(self, key: bytes, spendable: int | None) -> float:
         """For how long what the key can spend lasts if it goes on as in the last minute, or hour if that was more."""
         rate = self.budgets.spent_a_second(key, self._clock())

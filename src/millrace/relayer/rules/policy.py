@@ -77,11 +77,6 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alert_seconds: float = 3600.0
     """The same once the key will be empty before so long at the present rate."""
 
-    @property
-    def most_at_once(self) -> int:
-        """What a key may reserve while nothing of it is used."""
-        return min(self.per_minute, self.per_hour, self.per_day, self.at_risk, self.loss_per_hour)
-
 
 SUMS = ("per_minute", "per_hour", "per_day", "at_risk", "at_risk_sign_only", "loss_per_hour")
 """What of a budget is counted."""
