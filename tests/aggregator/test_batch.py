@@ -14,8 +14,15 @@ import msgspec
 import pytest
 
 from clients.multi_swap import Answer, parse
-from millrace.aggregator.batch import BatchItem, BatchRequest, _Desk, make_order
-from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
+from millrace.aggregator.batch import _Desk
+from millrace.aggregator.batch_answers import batch_quote, multi_swap
+from millrace.aggregator.batch_requests import (
+    BatchItem,
+    BatchRequest,
+    MultiSwapRequest,
+    make_order,
+    multi_swap_order,
+)
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
