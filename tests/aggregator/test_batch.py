@@ -35,6 +35,7 @@ from millrace.chain.call import TokenPayment
 from millrace.dex.aggregator_contract import decode_arguments
 from millrace.dex.document import encode as written
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
+from millrace.routing.curve import NoCurve
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from synthetic import WRAPPED, make_market
@@ -150,6 +151,36 @@ def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
     assert [result.amount_out for result in performed(hasty)] == [int(sent.amount_out) for sent in hasty.batches]
     assert int(answer.amount_out) > int(hasty.amount_out)
     assert (answer.search_cut, hasty.search_cut) == (False, True)
+
+
+A_SECOND_FOR_TEN_THOUSAND = 60 * 1e-4
+"""What each of this market's pools has of the time, as in one of ten thousand that has the default deadline."""
+
+
+def test_large_markets_have_time_to_plan_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the default deadline later batches are planned on what the earlier ones left also in 10 000 pools."""
+    monkeypatch.setattr("millrace.aggregator.batch.time.monotonic", lambda: 0.0)
+    assert SETTINGS.quote_deadline_seconds == 1.0
+    settings = AggregatorSettings(inputs_per_transaction=1)
+    answer = swapped(asked(TOKENS[:8], 4), settings, deadline=A_SECOND_FOR_TEN_THOUSAND)
+    assert answer == swapped(asked(TOKENS[:8], 4), settings)
+    assert answer.search_cut is False
+
+
+def test_a_graph_is_not_built_from_nothing_without_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the old one cannot be mended a new one takes longer: there must be time for that as well."""
+    monkeypatch.setattr("millrace.aggregator.batch.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr(Planner, "moved", lambda *_: no_curve())
+    settings = AggregatorSettings(inputs_per_transaction=1)
+    late, early = (swapped(asked(TOKENS[:8], 4), settings, A_SECOND_FOR_TEN_THOUSAND * part) for part in (0.9, 1.1))
+    assert (late.search_cut, early.search_cut) == (True, False)
+    for found in (late, early):
+        assert [result.amount_out for result in performed(found)] == [int(sent.amount_out) for sent in found.batches]
+    assert int(early.amount_out) > int(late.amount_out)
+
+
+def no_curve() -> None:
+    raise NoCurve("a pool takes no trades any more")
 
 
 class Hasty(float):

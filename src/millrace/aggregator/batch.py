@@ -44,7 +44,6 @@ from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute
 
 PAYMENT_GAS = 11 * GAS_PER_DATA_BYTE * 240 // 10  # of another payment's bytes: token, amount, and token of the program
-PLANNER_SECONDS = 1e-4  # per pool: a planner of 1 000 pools takes 0.06 s, and more beside quotes
 OUT_OF_TIME = "out_of_time"  # why an input is not sold
 MOVED = 1_000  # pools have moved for a transaction that pays less than before by more than one part in so many
 
@@ -270,10 +269,8 @@ class _Desk:
             return len(router.short_path(source, sink)) <= self._order.hops
         return planner.supports(source, sink)
 
-    @property
-    def has_time(self) -> bool:
-        """Whether inputs can be planned anew."""
-        return time.monotonic() + len(self._market.pools) * PLANNER_SECONDS < self._deadline
+    def _has_time(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._deadline
 
     def sell(self, group: Sequence[_Given]) -> Generator[None, None, str]:
         """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts.
@@ -282,19 +279,19 @@ class _Desk:
         """
         best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
-        moved = self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone)
-        has_time = not moved or self.has_time
-        self.cut |= not has_time
-        if moved and has_time:
+        late = False
+        if self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone):
             yield
-            planner = self._snapshot.plan_on(self._moved)
+            planner = self._snapshot.plan_on(self._moved, self._has_time)
             yield
-            again = self._find_again(planner, group)
+            again = None if planner is None else self._find_again(planner, group)
             yield
-            best = _better(best, None if again is None else self._best(planner, again))
+            best = _better(best, None if planner is None or again is None else self._best(planner, again))
+            late = planner is None
+            self.cut |= late
         sale = None if best is None else self._sale(best)
         if best is None or sale is None:
-            return "zero_liquidity" if self.has_time else OUT_OF_TIME  # with time it would have been planned anew
+            return OUT_OF_TIME if late else "zero_liquidity"  # with time it would have been planned anew
         if self._moves_too_much(sale):
             return "price_impact"
         self.sales.append(sale)
