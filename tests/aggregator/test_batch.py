@@ -298,6 +298,15 @@ def test_a_referral_is_charged_as_the_contract_does() -> None:
     assert answer.fee_bps == 35
 
 
+def test_a_referral_that_takes_everything_leaves_nothing_to_sell() -> None:
+    """No transaction for nothing: the inputs are named, or the first of them refuses the request."""
+    settings = AggregatorSettings(referrals={"7": (4_000, 6_000)})
+    answer = swapped(asked(TOKENS[:3], 10**3, referral_id=7), settings)
+    assert (answer.batches, {failed.reason for failed in answer.failed_tokens}) == ([], {"zero_liquidity"})
+    with pytest.raises(ApiError, match="simulation failed"):
+        swapped(asked(TOKENS[:3], 10**3, referral_id=7, dust_mode=False), settings)
+
+
 BAD = [
     ("NOPE-123456", "5", "unknown_token", "unknown token_in 'NOPE-123456'"),
     (WRAPPED, "0", "invalid_amount", "invalid amount_in: expected unsigned integer amount"),
@@ -419,6 +428,15 @@ def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
     many, few = batches(100), batches(16)
     assert len(few) > len(many) >= 2
     assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
+
+
+def test_the_last_look_at_a_transaction_is_at_the_limit_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where planning misjudges what fits together, no batch has more built-in calls than the request allows."""
+    monkeypatch.setattr("millrace.aggregator.batch._Room.fits", lambda *_: True)
+    inputs = [BatchItem(token=token, amount=str(10**15)) for token in TOKENS[:20]]
+    done = batch(BatchRequest(inputs=inputs, to=USDC, max_builtin_calls=16))
+    assert len(done.batches) > 2
+    assert max(batch.estimated_builtin_calls for batch in done.batches) <= 16
 
 
 def test_wrapping_and_unwrapping_hold_the_built_in_calls_asked_for() -> None:

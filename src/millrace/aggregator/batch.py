@@ -366,10 +366,12 @@ class _Desk:
         return make_program(legs, Ends(source, self._order.to), self._snapshot.wrapped, least, self._order.referral_id)
 
     def _run(self, bundles: Sequence[_Bundle]) -> _Run | None:
-        """What the contract does with the inputs on the pools as they are by now; None where it would revert."""
+        """What the contract does with the inputs on the pools as they are by now; None where nothing comes of it."""
         referral_id = self._order.referral_id
         bps = self.room.settings.referral_bps(referral_id)
         referral = Referral(referral_id, *bps) if any(bps) else None
+        if self.room.settings.takes_all(referral_id):
+            return None
         try:
             return _Run(bundles, execute(self._program(bundles, 0), _payments(bundles), self._market, referral))
         except (PlanError, VaultError):
@@ -386,7 +388,7 @@ class _Desk:
         legs = [leg for bundle in bundles for leg in bundle.legs]
         cost = room.ends([payment.token for payment in payments]).plus(cost_of(legs, room.table))
         gas_limit = room.table.gas_limit(cost, len(data))
-        if not cost._replace(gas=gas_limit).within(room.settings.most()):
+        if not cost._replace(gas=gas_limit).within(room.settings.most(order.calls)):
             return None
         return Sale(
             number=len(self.sales),

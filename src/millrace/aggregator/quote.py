@@ -107,10 +107,7 @@ def about_liquidity(snapshot: Snapshot, planner: Planner, request: QuoteRequest)
 
 def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:
     """What the pools of a plan may take of one transaction, besides `ends`. Raises `ApiError` if that is nothing."""
-    most = settings.most()
-    if max_builtin_calls < most.calls:
-        most = most._replace(calls=max_builtin_calls)
-    left = table.room(most, ends)
+    left = table.room(settings.most(max_builtin_calls), ends)
     if min(left) < 0:
         raise errors.no_path()
     return left
@@ -144,7 +141,10 @@ def _route(
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
     limits = _limits(snapshot, planner, request, settings)
-    if token_in == token_out and request.token_in != request.token_out:
+    cycle = request.token_in == request.token_out
+    if not cycle and settings.takes_all(request.referral_id):
+        raise errors.simulation_failed()
+    if token_in == token_out and not cycle:
         given = amount or _enough(request, settings)[0]
         return Route(Execution([], [], given, given), 0.0)
     try:
@@ -210,7 +210,9 @@ def _respond(
     encoded = binascii.b2a_base64(data, newline=False).decode("ascii")
     cost = _ends(table, request).plus(cost_of(done.legs, table))
     gas = table.gas_limit(cost, len(data))
-    if not Cost(*cost[:-1], gas).within(settings.most()):  # the search keeps the limits; nobody is to pay for a doubt
+    if not Cost(*cost[:-1], gas).within(
+        settings.most(request.max_builtin_calls)
+    ):  # the search keeps the limits; nobody is to pay for a doubt
         raise errors.simulation_failed()
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
