@@ -21,8 +21,8 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from _report import Report
-from millrace.aggregator.batch import BatchItem
-from millrace.aggregator.batch_answers import MultiSwapRequest, multi_swap, multi_swap_order
+from millrace.aggregator.batch_answers import multi_swap
+from millrace.aggregator.batch_requests import BatchItem, MultiSwapRequest, multi_swap_order
 from millrace.aggregator.responses import encode
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from clients.multi_swap import Answer, Struct, Transaction, parse
+from millrace.aggregator.snapshot import Snapshot
 from millrace.runtime.http import HttpServer
 from servers.aggregator_service import MARKET, Service, end, start
 from synthetic import WRAPPED
@@ -21,6 +22,7 @@ USDC = "USDC-c76f1f"
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 TOKENS = [info.identifier for info in MARKET.tokens if info.identifier != USDC]
 GOOD: dict[str, Any] = {"inputs": [{"token": WRAPPED, "amount": "1000000000000000"}], "to": USDC, "sender": SENDER}
+LARGE = [{"token": next(token for token in TOKENS if token != WRAPPED), "amount": "9" * 30}]
 
 
 async def swap(service: Service, body: Any) -> tuple[int, bytes]:
@@ -75,6 +77,12 @@ async def test_every_answer_has_every_field_that_clients_copy(service: Service, 
         ({"dust_mode": "yes"}, "invalid body"),
         ({"referralId": -1}, "invalid referralId"),
         ({"maxHops": 99}, "invalid maxHops"),
+        ({"maxSplits": 0}, "invalid maxSplits: expected an integer from 1 to 50"),
+        ({"maxPools": 101}, "invalid maxPools: expected an integer from 1 to 100"),
+        ({"maxAgeMs": 0}, "invalid maxAgeMs: expected an integer from 1 to 3600000"),
+        ({"maxPriceImpact": 1.5}, "invalid maxPriceImpact"),
+        ({"gasPrice": 1}, "invalid gasPrice: expected an integer from 1000000000"),
+        ({"dust_mode": False, "inputs": LARGE, "maxPriceImpact": 0.01}, "price impact too high"),
         ({"dust_mode": False, "inputs": [{"token": "NOPE-123456", "amount": "1"}]}, "unknown token_in 'NOPE-123456'"),
         ({"dust_mode": False, "inputs": [{"token": WRAPPED, "amount": "0"}]}, "invalid amount_in: expected unsigned"),
         ({"dust_mode": False, "inputs": GOOD["inputs"] * 2}, f"duplicate token_in '{WRAPPED}'"),
@@ -91,9 +99,67 @@ async def test_bad_requests_get_the_documented_words(service: Service, change: d
 async def test_null_is_what_was_not_given(service: Service) -> None:
     """Clients that send every field of a type send null for what their user left open."""
     plain = await swap(service, {name: GOOD[name] for name in ("inputs", "to")})
-    optional = ("slippage", "dust_mode", "sender", "maxHops", "maxBuiltinCalls", "referralId")
+    optional = ("slippage", "dust_mode", "sender", "maxHops", "maxBuiltinCalls", "referralId", "maxSplits", "gasPrice")
+    optional += ("maxPools", "maxAgeMs", "maxPriceImpact", "simulate", "nobodyKnows")
     assert plain[0] == 200
     assert await swap(service, GOOD | dict.fromkeys(optional)) == plain
+
+
+@pytest.mark.parametrize(
+    ("route", "unused"), [("multi-swap", []), ("batch-quote", ["dust_mode", "gasPrice", "sender"])]
+)
+async def test_fields_without_effect_are_named(service: Service, route: str, unused: list[str]) -> None:
+    """What is given in vain is in `ignoredParameters`, in the order of the body, as of a quote; else that is absent."""
+    followed = GOOD | {"maxSplits": 2, "maxPools": 9, "maxAgeMs": 600_000, "maxPriceImpact": 0.5, "slippage": 0.02}
+    asked = followed | {"dust_mode": True, "gasPrice": 10**9, "dustMode": False, "simulate": True, "x" * 500: 1}
+    url = f"{service.base}/api/v1/{route}"
+    async with service.session.post(url, json=asked) as answer:
+        body = await answer.json()
+    assert sorted(body["ignoredParameters"]) == sorted([*unused, "dustMode", "simulate", "x" * 64])
+    async with service.session.post(url, json={name: GOOD[name] for name in ("inputs", "to")}) as answer:
+        assert "ignoredParameters" not in await answer.json()
+
+
+async def test_a_gas_price_is_that_of_transactions(service: Service) -> None:
+    """It is in each of them; without a sender there is none, and it is named as without effect."""
+    status, body = await swap(service, GOOD | {"gasPrice": 2 * 10**9})
+    found = msgspec.json.decode(body)
+    assert (status, [sent["transaction"]["gasPrice"] for sent in found["batches"]]) == (200, [2 * 10**9])
+    assert "ignoredParameters" not in found
+    _, body = await swap(service, GOOD | {"gasPrice": 2 * 10**9, "sender": None})
+    assert msgspec.json.decode(body)["ignoredParameters"] == ["gasPrice"]
+
+
+@pytest.mark.parametrize("route", ["multi-swap", "batch-quote"])
+async def test_no_batches_on_a_market_older_than_allowed(
+    service: Service, monkeypatch: pytest.MonkeyPatch, route: str
+) -> None:
+    """`maxAgeMs` is that of a quote: 503 with its words; a younger market is answered from."""
+    monkeypatch.setattr(Snapshot, "age", lambda *_: 30.0)
+    url = f"{service.base}/api/v1/{route}"
+    async with service.session.post(url, json=GOOD | {"maxAgeMs": 29_000}) as answer:
+        assert answer.status == 503
+        assert "service unavailable" in (words := (await answer.json())["error"]) and "maxAgeMs 29000" in words
+    async with service.session.post(url, json=GOOD | {"maxAgeMs": 31_000}) as answer:
+        assert answer.status == 200
+
+
+async def test_an_input_that_moves_its_pools_too_far_is_not_sold(service: Service) -> None:
+    """With `maxPriceImpact` its reason is `price_impact`, and the others are sold."""
+    inputs = [*LARGE, *GOOD["inputs"]]
+    plain = await answered(service, inputs=inputs)
+    assert plain.failed_tokens == []
+    strict = await answered(service, inputs=inputs, maxPriceImpact=0.01)
+    assert [(failed.token, failed.reason) for failed in strict.failed_tokens] == [(LARGE[0]["token"], "price_impact")]
+    assert [given.token for sent in strict.batches for given in sent.inputs] == [WRAPPED]
+
+
+@pytest.mark.parametrize("most", [1, 2])
+async def test_an_input_takes_no_more_paths_than_asked_for(service: Service, most: int) -> None:
+    """`maxSplits` is of each input."""
+    inputs = [{"token": WRAPPED, "amount": str(10**22)}]
+    answer = await answered(service, inputs=inputs, maxSplits=most)
+    assert [len(route.paths) for sent in answer.batches for route in sent.routes] == [most]
 
 
 @pytest.mark.parametrize("missing", ["to", "inputs"])

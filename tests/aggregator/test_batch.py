@@ -14,8 +14,15 @@ import msgspec
 import pytest
 
 from clients.multi_swap import Answer, parse
-from millrace.aggregator.batch import BatchItem, BatchRequest, _Desk, make_order
-from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, multi_swap, multi_swap_order
+from millrace.aggregator.batch import _Desk
+from millrace.aggregator.batch_answers import batch_quote, multi_swap
+from millrace.aggregator.batch_requests import (
+    BatchItem,
+    BatchRequest,
+    MultiSwapRequest,
+    make_order,
+    multi_swap_order,
+)
 from millrace.aggregator.batch_responses import BatchResponse
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
@@ -28,6 +35,7 @@ from millrace.chain.call import TokenPayment
 from millrace.dex.aggregator_contract import decode_arguments
 from millrace.dex.document import encode as written
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
+from millrace.routing.curve import NoCurve
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from synthetic import WRAPPED, make_market
@@ -145,6 +153,36 @@ def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
     assert (answer.search_cut, hasty.search_cut) == (False, True)
 
 
+A_SECOND_FOR_TEN_THOUSAND = 60 * 1e-4
+"""What each of this market's pools has of the time, as in one of ten thousand that has the default deadline."""
+
+
+def test_large_markets_have_time_to_plan_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the default deadline later batches are planned on what the earlier ones left also in 10 000 pools."""
+    monkeypatch.setattr("millrace.aggregator.batch.time.monotonic", lambda: 0.0)
+    assert SETTINGS.quote_deadline_seconds == 1.0
+    settings = AggregatorSettings(inputs_per_transaction=1)
+    answer = swapped(asked(TOKENS[:8], 4), settings, deadline=A_SECOND_FOR_TEN_THOUSAND)
+    assert answer == swapped(asked(TOKENS[:8], 4), settings)
+    assert answer.search_cut is False
+
+
+def test_a_graph_is_not_built_from_nothing_without_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the old one cannot be mended a new one takes longer: there must be time for that as well."""
+    monkeypatch.setattr("millrace.aggregator.batch.time.monotonic", lambda: 0.0)
+    monkeypatch.setattr(Planner, "moved", lambda *_: no_curve())
+    settings = AggregatorSettings(inputs_per_transaction=1)
+    late, early = (swapped(asked(TOKENS[:8], 4), settings, A_SECOND_FOR_TEN_THOUSAND * part) for part in (0.9, 1.1))
+    assert (late.search_cut, early.search_cut) == (True, False)
+    for found in (late, early):
+        assert [result.amount_out for result in performed(found)] == [int(sent.amount_out) for sent in found.batches]
+    assert int(early.amount_out) > int(late.amount_out)
+
+
+def no_curve() -> None:
+    raise NoCurve("a pool takes no trades any more")
+
+
 class Hasty(float):
     """A deadline that has not passed for so many looks at it: time for the first plans of inputs, and no other."""
 
@@ -258,6 +296,15 @@ def test_a_referral_is_charged_as_the_contract_does() -> None:
     assert [result.amount_out for result in results] == [int(sent.amount_out) for sent in answer.batches]
     assert int(answer.fee_amount) == sum(result.static_fee + result.referral_fee for result in results) > 0
     assert answer.fee_bps == 35
+
+
+def test_a_referral_that_takes_everything_leaves_nothing_to_sell() -> None:
+    """No transaction for nothing: the inputs are named, or the first of them refuses the request."""
+    settings = AggregatorSettings(referrals={"7": (4_000, 6_000)})
+    answer = swapped(asked(TOKENS[:3], 10**3, referral_id=7), settings)
+    assert (answer.batches, {failed.reason for failed in answer.failed_tokens}) == ([], {"zero_liquidity"})
+    with pytest.raises(ApiError, match="simulation failed"):
+        swapped(asked(TOKENS[:3], 10**3, referral_id=7, dust_mode=False), settings)
 
 
 BAD = [
@@ -381,6 +428,15 @@ def test_inputs_share_a_transaction_only_as_far_as_it_has_room() -> None:
     many, few = batches(100), batches(16)
     assert len(few) > len(many) >= 2
     assert sum(count for count, _ in few) >= 0.6 * sum(count for count, _ in many)
+
+
+def test_the_last_look_at_a_transaction_is_at_the_limit_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where planning misjudges what fits together, no batch has more built-in calls than the request allows."""
+    monkeypatch.setattr("millrace.aggregator.batch._Room.fits", lambda *_: True)
+    inputs = [BatchItem(token=token, amount=str(10**15)) for token in TOKENS[:20]]
+    done = batch(BatchRequest(inputs=inputs, to=USDC, max_builtin_calls=16))
+    assert len(done.batches) > 2
+    assert max(batch.estimated_builtin_calls for batch in done.batches) <= 16
 
 
 def test_wrapping_and_unwrapping_hold_the_built_in_calls_asked_for() -> None:

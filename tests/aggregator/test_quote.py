@@ -191,6 +191,25 @@ def left(amount: int, bps: tuple[int, int]) -> int:
     return amount - amount * bps[0] // 10_000 - amount * bps[1] // 10_000
 
 
+@pytest.mark.parametrize("amount", [{"amount_in": 10**18}, {"amount_out": 10**6}])
+@pytest.mark.parametrize(
+    ("token_in", "token_out", "words"),
+    [
+        (WRAPPED, "USDC-c76f1f", "simulation failed"),
+        ("EGLD", WRAPPED, "simulation failed"),
+        (WRAPPED, WRAPPED, "no path between tokens|invalid amount_out"),
+    ],
+)
+def test_of_a_referral_that_takes_everything_there_is_no_quote(
+    token_in: str, token_out: str, words: str, amount: dict[str, int]
+) -> None:
+    """Nothing would be paid, whatever is sold: no call for nothing is given out."""
+    settings = AggregatorSettings(referrals={"7": (4_000, 6_000)})
+    question = QuoteRequest(token_in=token_in, token_out=token_out, referral_id=7, **amount)
+    with pytest.raises(ApiError, match=words):
+        answer(snapshot(), question, settings)
+
+
 @pytest.mark.parametrize("referral", REFERRALS)
 def test_what_is_wrapped_for_a_referral_is_the_least_that_pays(referral: str) -> None:
     """Two fees that are rounded down apart leave enough of less than both together would: found by trying all."""

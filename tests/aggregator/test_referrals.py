@@ -68,7 +68,7 @@ async def test_a_fee_is_read_to_the_basis_point(bps: int) -> None:
     await until(lambda: known.of(7).source == "contract")
     answer = known.of(7)
     assert (answer.fee_bps, answer.read_at) == (bps, 1_764_000_000_500)
-    assert sum(adopted[-1].referral_bps(7)) == min(bps, 9_999)
+    assert sum(adopted[-1].referral_bps(7)) == bps
     await known.close()
 
 

@@ -31,6 +31,7 @@ def test_the_limits_are_the_networks_less_a_margin() -> None:
         ({"max_builtin_calls": 101}, "max_builtin_calls: expected 1 to 100, got 101"),
         ({"max_transfers": 251}, "max_transfers: expected 1 to 250, got 251"),
         ({"max_storage_reads": 1501}, "max_storage_reads: expected 1 to 1500, got 1501"),
+        ({"referrals": {"7": (5_000, 5_001)}}, "referrals: the fees of 7 must be from 0 and together at most 10000"),
         ({"gas_per_read": -1}, "gas_per_read: expected 0 to 1000000, got -1"),
         ({"max_gas": 5_000_000}, "the limits of a transaction leave nothing for pools"),
         ({"max_builtin_calls": 4}, "the limits of a transaction leave nothing for pools"),

@@ -19,8 +19,8 @@ from typing import TypeVar
 import pytest
 
 from clients.on_chain import amount_of, run, scene
-from millrace.aggregator.batch import BatchItem, BatchRequest, make_order
 from millrace.aggregator.batch_answers import batch_quote
+from millrace.aggregator.batch_requests import BatchItem, BatchRequest, make_order
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer

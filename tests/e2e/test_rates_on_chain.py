@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from millrace.aggregator.batch import BatchItem
-from millrace.aggregator.batch_answers import MultiSwapRequest, multi_swap, multi_swap_order
+from millrace.aggregator.batch_answers import multi_swap
+from millrace.aggregator.batch_requests import BatchItem, MultiSwapRequest, multi_swap_order
 from millrace.aggregator.errors import ApiError
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer

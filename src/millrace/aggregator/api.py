@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -15,8 +14,15 @@ from aiohttp import web
 
 from millrace.aggregator import drawing, errors, quote
 from millrace.aggregator.answering import Answer, Answering, Prepared
-from millrace.aggregator.batch import BatchRequest, make_order
-from millrace.aggregator.batch_answers import MultiSwapRequest, batch_quote, from_nonce, multi_swap, multi_swap_order
+from millrace.aggregator.batch_answers import batch_quote, from_nonce, multi_swap
+from millrace.aggregator.batch_requests import (
+    BatchRequest,
+    MultiSwapRequest,
+    Order,
+    decode,
+    make_order,
+    multi_swap_order,
+)
 from millrace.aggregator.batch_responses import MultiSwapResponse
 from millrace.aggregator.clients import Clients
 from millrace.aggregator.directory import Directory
@@ -59,9 +65,6 @@ from millrace.runtime.tracing import UNTRACED, Trace, Tracer, headers_of
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Listing = Callable[[Snapshot, Query], Awaitable[object]]
 MAX_QUERY = 8192
-_BATCH = msgspec.json.Decoder(BatchRequest)
-_MULTI_SWAP = msgspec.json.Decoder(MultiSwapRequest)
-T = TypeVar("T")
 
 
 class Api:
@@ -176,7 +179,7 @@ class Api:
             raise errors.unavailable()
         return snapshot
 
-    def _require_fresh(self, snapshot: Snapshot, question: QuoteRequest) -> None:
+    def _require_fresh(self, snapshot: Snapshot, question: QuoteRequest | Order) -> None:
         """Raise `ApiError` for a snapshot that is older than the request allows."""
         if question.max_age_ms is not None:
             age = snapshot.age(time.monotonic())
@@ -358,19 +361,23 @@ class Api:
     async def batch(self, request: web.Request) -> web.Response:
         """POST /api/v1/batch-quote: many inputs, one output."""
         snapshot, settings = self.usable(), self.sharing.settings
-        order = make_order(_decoded(_BATCH, await read_body(request)), settings)
+        asked, ignored = decode(await read_body(request), BatchRequest)
+        order = make_order(asked, settings, ignored)
+        self._require_fresh(snapshot, order)
         self.referrals.note(order.referral_id, snapshot.wrapped)
         body = await self.answering.run_in_turns(
             lambda deadline: batch_quote(snapshot, snapshot.main, order, settings, deadline),
             self._client(request),
         )
+        self._require_fresh(snapshot, order)
         return json_body(encode(body), headers=self._age(snapshot))
 
     async def multi_swap(self, request: web.Request) -> web.Response:
         """POST /api/v1/multi-swap: the same, with everything a client needs to send it."""
         snapshot = self.usable()
-        asked = _decoded(_MULTI_SWAP, await read_body(request))
-        order, sender = multi_swap_order(asked, self._settings), asked.sender or ""
+        asked, ignored = decode(await read_body(request), MultiSwapRequest)
+        order, sender = multi_swap_order(asked, self._settings, ignored), asked.sender or ""
+        self._require_fresh(snapshot, order)
         self.referrals.note(order.referral_id, snapshot.wrapped)
 
         async def made(settings: AggregatorSettings) -> MultiSwapResponse:
@@ -385,6 +392,7 @@ class Api:
             nonce = await asking
         finally:
             asking.cancel()
+        self._require_fresh(snapshot, order)
         body = body if nonce is None else from_nonce(body, nonce)
         return json_body(encode(body), headers=self._age(snapshot))
 
@@ -431,14 +439,6 @@ def _require_no_simulation(question: QuoteRequest) -> None:
     """Raise `ApiError` where many answers would have to be simulated."""
     if question.simulate:
         raise ApiError("invalid simulate: only a single quote is simulated")
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    """A request's body. Raises `ApiError`."""
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ApiError(f"invalid body: {error}"[:300]) from None
 
 
 def _query(request: web.Request) -> Query:

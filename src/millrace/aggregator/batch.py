@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from decimal import Decimal
 from typing import NamedTuple
 
-import msgspec
-
 from millrace.aggregator import errors
+from millrace.aggregator.batch_requests import BatchItem, Order
+from millrace.aggregator.breakdown import price_impact
 from millrace.aggregator.errors import ApiError
-from millrace.aggregator.query import parse_amount, parse_slippage, within
+from millrace.aggregator.query import parse_amount
 from millrace.aggregator.quote import budget
-from millrace.aggregator.settings import ANY_REFERRAL, AggregatorSettings
+from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
 from millrace.chain import address, call
 from millrace.chain.amount import apply_slippage
@@ -26,7 +25,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ENDPOINT, Program, encode_arguments
 from millrace.dex.pool import Pool
 from millrace.dex.vault import Referral, VaultError, VaultResult, execute
-from millrace.routing.costs import CALLS_PER_TRANSACTION, GAS_PER_DATA_BYTE, Cost, Table, total
+from millrace.routing.costs import GAS_PER_DATA_BYTE, Cost, Table, total
 from millrace.routing.execution import replayed
 from millrace.routing.paths import split_sources
 from millrace.routing.plan import (
@@ -45,42 +44,8 @@ from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute
 
 PAYMENT_GAS = 11 * GAS_PER_DATA_BYTE * 240 // 10  # of another payment's bytes: token, amount, and token of the program
-PATHS_PER_INPUT = 2
-POOLS_PER_INPUT = 8
-HOPS = 4  # default of `maxHops`
-PLANNER_SECONDS = 1e-4  # per pool: a planner of 1 000 pools takes 0.06 s, and more beside quotes
 OUT_OF_TIME = "out_of_time"  # why an input is not sold
 MOVED = 1_000  # pools have moved for a transaction that pays less than before by more than one part in so many
-
-
-class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
-    """One input of a batch request: a token and an amount in smallest units."""
-
-    token: str
-    amount: str
-
-
-class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The body of POST /api/v1/batch-quote."""
-
-    inputs: list[BatchItem] = []
-    to: str = ""
-    slippage: str | float | None = None
-    max_hops: int | None = None
-    max_builtin_calls: int | None = None
-    referral_id: int | None = None
-
-
-class Order(NamedTuple):
-    """A checked request. `skipping`: inputs that cannot be sold are left out; else the first of them is an error."""
-
-    inputs: Sequence[BatchItem]
-    to: str
-    slippage: Decimal
-    hops: int
-    calls: int
-    referral_id: int
-    skipping: bool
 
 
 class Failure(NamedTuple):
@@ -121,27 +86,6 @@ class Sold(NamedTuple):
     failures: list[Failure]
     cut: bool
     """Whether time was short: with more, more may be sold, or for more."""
-
-
-def make_order(request: BatchRequest, settings: AggregatorSettings, *, skipping: bool = True) -> Order:
-    """Check what can be checked without a market. Raises `ApiError`."""
-    if not request.to:
-        raise ApiError("to must be provided")
-    if not request.inputs:
-        raise ApiError("inputs must not be empty")
-    if len(request.inputs) > settings.max_batch:
-        raise ApiError(f"too many inputs: at most {settings.max_batch}")
-    hops = min(HOPS, settings.max_hops) if request.max_hops is None else request.max_hops
-    calls = CALLS_PER_TRANSACTION if request.max_builtin_calls is None else request.max_builtin_calls
-    return Order(
-        inputs=request.inputs,
-        to=request.to,
-        slippage=parse_slippage(settings.default_slippage if request.slippage is None else str(request.slippage)),
-        hops=within("maxHops", hops, 1, settings.max_hops),
-        calls=within("maxBuiltinCalls", calls, 1, CALLS_PER_TRANSACTION),
-        referral_id=within("referralId", request.referral_id or 0, 0, ANY_REFERRAL),
-        skipping=skipping,
-    )
 
 
 class _Given(NamedTuple):
@@ -227,14 +171,14 @@ def sell(
     while groups:
         yield
         group = groups.pop(0)
-        if (yield from desk.sell(group)):
+        why = yield from desk.sell(group)
+        if not why:
             continue
         # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
         if len(group) > 1:
             groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
         else:
             given = group[0]
-            why = "zero_liquidity" if desk.has_time else OUT_OF_TIME  # with time it would have been planned anew
             desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
     return Sold(order, desk.sales, desk.failures, desk.cut or time.monotonic() > deadline)
 
@@ -300,9 +244,9 @@ class _Desk:
             return "no_path"
         if source == sink:
             return _Given(token, amount, [], amount, Cost())
-        for paths in (PATHS_PER_INPUT, 1):
+        for paths in dict.fromkeys((self._order.paths, 1)):
             try:
-                limits = Limits(POOLS_PER_INPUT, paths, self._order.hops, budget=left)
+                limits = Limits(self._order.pools, paths, self._order.hops, budget=left)
                 sale = self._plan(planner, source, amount, sink, limits)
             except NoRoute:
                 return "no_path"
@@ -325,32 +269,40 @@ class _Desk:
             return len(router.short_path(source, sink)) <= self._order.hops
         return planner.supports(source, sink)
 
-    @property
-    def has_time(self) -> bool:
-        """Whether inputs can be planned anew."""
-        return time.monotonic() + len(self._market.pools) * PLANNER_SECONDS < self._deadline
+    def _has_time(self, seconds: float) -> bool:
+        return time.monotonic() + seconds < self._deadline
 
-    def sell(self, group: Sequence[_Given]) -> Generator[None, None, bool]:
-        """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts."""
+    def sell(self, group: Sequence[_Given]) -> Generator[None, None, str]:
+        """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts.
+
+        Returns why they do not, else nothing.
+        """
         best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
-        moved = self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone)
-        has_time = not moved or self.has_time
-        self.cut |= not has_time
-        if moved and has_time:
+        late = False
+        if self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone):
             yield
-            planner = self._snapshot.plan_on(self._moved)
+            planner = self._snapshot.plan_on(self._moved, self._has_time)
             yield
-            again = self._find_again(planner, group)
+            again = None if planner is None else self._find_again(planner, group)
             yield
-            best = _better(best, None if again is None else self._best(planner, again))
+            best = _better(best, None if planner is None or again is None else self._best(planner, again))
+            late = planner is None
+            self.cut |= late
         sale = None if best is None else self._sale(best)
         if best is None or sale is None:
-            return False
+            return OUT_OF_TIME if late else "zero_liquidity"  # with time it would have been planned anew
+        if self._moves_too_much(sale):
+            return "price_impact"
         self.sales.append(sale)
         self._market = self._market.left_by(best.done.pools)
         self._moved.update(best.done.pools)
-        return True
+        return ""
+
+    def _moves_too_much(self, sale: Sale) -> bool:
+        """Whether one of the inputs has a larger price impact than is allowed."""
+        most = self._order.max_price_impact
+        return most is not None and any(price_impact(sold.fills, sold.paid) > most for sold in sale.inputs)
 
     def _find_again(self, planner: Planner, group: Sequence[_Given]) -> list[_Given] | None:
         """Other paths for inputs, on the pools as they are by now, that still go into one transaction."""
@@ -397,7 +349,8 @@ class _Desk:
         table, tokens = self.room.table, [given.token for given in group]
         taken = table.planned(cost_of([leg for bundle in rest for leg in bundle.legs], table))
         budget = self.room.left(tokens).plus(taken.plus(Cost(gas=PAYMENT_GAS), len(group) - 1), -1)
-        limits = Limits(POOLS_PER_INPUT * len(plain), PATHS_PER_INPUT * len(plain), self._order.hops, budget=budget)
+        order, many = self._order, len(plain)
+        limits = Limits(order.pools * many, order.paths * many, order.hops, budget=budget)
         try:
             legs: Sequence[AnyLeg] = planner.joint_sale(
                 self._amounts(plain), self._snapshot.inner(self._order.to), limits
@@ -413,10 +366,12 @@ class _Desk:
         return make_program(legs, Ends(source, self._order.to), self._snapshot.wrapped, least, self._order.referral_id)
 
     def _run(self, bundles: Sequence[_Bundle]) -> _Run | None:
-        """What the contract does with the inputs on the pools as they are by now; None where it would revert."""
+        """What the contract does with the inputs on the pools as they are by now; None where nothing comes of it."""
         referral_id = self._order.referral_id
         bps = self.room.settings.referral_bps(referral_id)
         referral = Referral(referral_id, *bps) if any(bps) else None
+        if self.room.settings.takes_all(referral_id):
+            return None
         try:
             return _Run(bundles, execute(self._program(bundles, 0), _payments(bundles), self._market, referral))
         except (PlanError, VaultError):
@@ -433,7 +388,7 @@ class _Desk:
         legs = [leg for bundle in bundles for leg in bundle.legs]
         cost = room.ends([payment.token for payment in payments]).plus(cost_of(legs, room.table))
         gas_limit = room.table.gas_limit(cost, len(data))
-        if not cost._replace(gas=gas_limit).within(room.settings.most()):
+        if not cost._replace(gas=gas_limit).within(room.settings.most(order.calls)):
             return None
         return Sale(
             number=len(self.sales),
@@ -489,6 +444,9 @@ _REFUSALS: dict[str, Callable[[str], ApiError]] = {
     "same_token": lambda token: ApiError(f"token_in {errors.shown(token)} is the output token"),
     "no_path": lambda _: errors.no_path(),
     "zero_liquidity": lambda token: errors.simulation_failed(f"{errors.shown(token)} cannot be sold"),
+    "price_impact": lambda token: ApiError(
+        f"price impact too high: that of {errors.shown(token)} is more than asked for"
+    ),
     OUT_OF_TIME: lambda _: errors.busy(),
 }
 """What an input that cannot be sold is where none may be left out."""

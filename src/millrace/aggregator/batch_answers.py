@@ -7,7 +7,8 @@ from collections.abc import Generator, Sequence
 
 import msgspec
 
-from millrace.aggregator.batch import BatchItem, BatchRequest, Failure, Order, Sale, Sold, SoldInput, make_order, sell
+from millrace.aggregator.batch import Failure, Sale, Sold, SoldInput, sell
+from millrace.aggregator.batch_requests import Order
 from millrace.aggregator.batch_responses import (
     Batch,
     BatchInput,
@@ -19,7 +20,6 @@ from millrace.aggregator.batch_responses import (
     SwapRoute,
 )
 from millrace.aggregator.breakdown import path_parts, swap_hop, wrapper_hop
-from millrace.aggregator.query import parse_sender
 from millrace.aggregator.responses import SwapHop
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot
@@ -28,34 +28,6 @@ from millrace.chain.amount import short
 from millrace.chain.token import NATIVE
 from millrace.routing.plan import Ends
 from millrace.routing.planner import Planner
-
-
-class MultiSwapRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The body of POST /api/v1/multi-swap."""
-
-    inputs: list[BatchItem] = []
-    to: str = ""
-    slippage: str | float | None = None
-    dust_mode: bool | None = msgspec.field(default=True, name="dust_mode")
-    """Unless it is false, inputs that cannot be sold are left out and named; else any of them fails the request."""
-    sender: str | None = None
-    max_hops: int | None = None
-    max_builtin_calls: int | None = None
-    referral_id: int | None = None
-
-
-def multi_swap_order(request: MultiSwapRequest, settings: AggregatorSettings) -> Order:
-    """Check what can be checked without a market. Raises `ApiError`."""
-    parse_sender(request.sender or "")
-    plain = BatchRequest(
-        inputs=request.inputs,
-        to=request.to,
-        slippage=request.slippage,
-        max_hops=request.max_hops,
-        max_builtin_calls=request.max_builtin_calls,
-        referral_id=request.referral_id,
-    )
-    return make_order(plain, settings, skipping=request.dust_mode is not False)
 
 
 def multi_swap(
@@ -79,6 +51,7 @@ def multi_swap(
         batches=[_swap_batch(snapshot, order, sale, sender, settings) for sale in sold.sales],
         snapshot=snapshot.info,
         search_cut=sold.cut or msgspec.UNSET,
+        ignored_parameters=order.ignored or msgspec.UNSET,
     )
     if len(answer.batches) != 1:
         return answer
@@ -109,6 +82,7 @@ def _swap_batch(snapshot: Snapshot, order: Order, sale: Sale, sender: str, setti
             value=0,
             data=data,
             gas_limit=sale.gas_limit,
+            gas_price=order.gas_price,
             nonce=sale.number,
         )
         if sender
@@ -151,6 +125,7 @@ def batch_quote(
         failed_tokens=_failed(snapshot, sold.failures),
         snapshot=snapshot.info,
         search_cut=sold.cut or msgspec.UNSET,
+        ignored_parameters=order.ignored or msgspec.UNSET,
     )
 
 

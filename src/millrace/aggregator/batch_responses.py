@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import msgspec
@@ -57,6 +58,7 @@ class BatchResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name)
     failed_tokens: list[FailedToken]
     snapshot: SnapshotInfo
     search_cut: bool | msgspec.UnsetType = msgspec.UNSET
+    ignored_parameters: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 class SwapRoute(msgspec.Struct, frozen=True, kw_only=True, rename=wire_name):
@@ -103,6 +105,7 @@ class MultiSwapResponse(msgspec.Struct, frozen=True, kw_only=True, rename=wire_n
     batches: list[SwapBatch]
     snapshot: SnapshotInfo
     search_cut: bool | msgspec.UnsetType = msgspec.UNSET
+    ignored_parameters: Sequence[str] | msgspec.UnsetType = msgspec.UNSET
     inputs: list[BatchInput] | msgspec.UnsetType = msgspec.UNSET
     routes: list[SwapRoute] | msgspec.UnsetType = msgspec.UNSET
     tx_data: str | msgspec.UnsetType = msgspec.UNSET

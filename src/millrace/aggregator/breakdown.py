@@ -15,7 +15,7 @@ from millrace.dex.pool import Pool
 from millrace.dex.rate import RATE_POOLS
 from millrace.routing.outlets import NONE
 from millrace.routing.paths import MILLION, split_paths
-from millrace.routing.plan import Ends, Execution, Fill, LpMove
+from millrace.routing.plan import Ends, Execution, Fill, LpMove, spot_output
 from millrace.routing.venue import Trade
 
 DEX_NAMES = {
@@ -32,6 +32,12 @@ def kept_input(done: Execution) -> int:
     """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
     token = done.fills[0].trade.token_in
     return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
+
+
+def price_impact(fills: Sequence[Fill], paid: int) -> float:
+    """1 - executed rate / the spot rate of the same route with fees. What stays of a cycle's input is in neither."""
+    at_spot = spot_output(fills) if fills else 0.0
+    return max(0.0, 1.0 - paid / at_spot) if at_spot > 0.0 else 0.0
 
 
 def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from millrace.aggregator.batch import BatchRequest
-from millrace.aggregator.batch_answers import MultiSwapRequest
+from millrace.aggregator.batch_requests import BatchRequest, MultiSwapRequest
 from millrace.aggregator.batch_responses import BatchResponse, MultiSwapResponse
 from millrace.aggregator.catalogue import PoolsResponse, PricesResponse, TokensResponse
 from millrace.aggregator.directory import LONGEST_PAGE, MAX_PRICES, PAGE, ConfigResponse

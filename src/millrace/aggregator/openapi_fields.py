@@ -153,14 +153,27 @@ OF_TYPES: Final[dict[str, tuple[str, Any]]] = {
     "ReferralResponse.readAt": ("When the contract was read, in milliseconds since 1970.", 1764000000000),
     "ReferralResponse.reason": ("Why it is not what the contract says.", "it has not been read yet: ask again"),
     "ReferralResponse.source": ("Who says so: contract, setting, or unknown, then without a fee.", "contract"),
-    "BatchRequest.maxHops": ("Most pools on one path; 4 if not given.", 4),
+    **{
+        f"{request}.{field}": described
+        for request in ("BatchRequest", "MultiSwapRequest")
+        for field, described in {
+            "maxAgeMs": (
+                "Oldest market to answer from, in milliseconds since it was last seen; older is a 503.",
+                10000,
+            ),
+            "maxHops": ("Most pools on one path; 4 if not given.", 4),
+            "maxPools": ("Most pools of an input; 8 if not given, and no more.", 8),
+            "maxPriceImpact": ("Largest price impact of an input, a fraction; one with more is not sold.", 0.05),
+            "maxSplits": ("Most paths of an input; 2 if not given, and no more.", 2),
+        }.items()
+    },
     "ConfigDefaults.slippage": ("Accepted loss against the quote, a fraction as a decimal string.", "0.01"),
     "ConfigLimits.maxBuiltinCalls": ("Most built-in calls of a plan; a request that allows more gets no more.", 98),
     "ConfigLimits.maxSplits": ("Most paths of a quote.", 50),
     "ConfigResponse.usdc": ("The token that prices in USDC are told in.", "USDC-c76f1f"),
     "Health.pools": ("Pools of the market.", 1000),
     "Health.tokens": ("Tokens of the market, LP tokens included.", 1480),
-    "MultiSwapRequest.maxHops": ("Most pools on one path; 4 if not given.", 4),
+    "MultiSwapRequest.gasPrice": ("Gas price of the transactions.", 1000000000),
     "MultiSwapRequest.sender": ("Who sends the transactions, bech32; adds `transaction`.", ADDRESS),
     "MultiSwapResponse.txData": ("Of a single batch: its data, plain text.", CALL),
     "PairConfig.error": ("Why the pair is not supported.", "no path between tokens"),

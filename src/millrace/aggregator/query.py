@@ -124,7 +124,9 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         referral_id=parse_integer(query, "referralId", 0, 0, ANY_REFERRAL),
         min_profit_bps=parse_integer(query, "minProfitBps", settings.min_profit_bps, 0, MOST_PROFIT_BPS),
         max_age_ms=parse_integer(query, "maxAgeMs", 0, 1, MOST_AGE_MS) if "maxAgeMs" in query else None,
-        max_price_impact=_price_impact(parse_text(query, "maxPriceImpact")),
+        max_price_impact=None
+        if (impact := parse_text(query, "maxPriceImpact")) is None
+        else parse_price_impact(impact),
         simulate=_simulate(query, settings),
         ignored=_ignored(query, cycle=token_in == token_out),
         only_exchanges=parse_exchanges(query, "includeExchanges"),
@@ -232,9 +234,8 @@ def _algorithm(text: str | None) -> Algorithm:
     return cast(Algorithm, text)
 
 
-def _price_impact(text: str | None) -> Decimal | None:
-    if text is None:
-        return None
+def parse_price_impact(text: str) -> Decimal:
+    """A decimal fraction in [0, 1]."""
     value = decimal(text)
     if value is not None and value <= 1:
         return value
@@ -253,8 +254,12 @@ def _simulate(query: Query, settings: AggregatorSettings) -> bool:
 
 def _ignored(query: Query, *, cycle: bool) -> tuple[str, ...]:
     """Names of parameters without effect: those nobody knows, and those of another kind of question."""
-    found = [name for name in query if name not in PARAMETERS or (name == "minProfitBps" and not cycle)]
-    return tuple(name[:MAX_NAME] for name in found[:MAX_LIST])
+    return named([name for name in query if name not in PARAMETERS or (name == "minProfitBps" and not cycle)])
+
+
+def named(ignored: Sequence[str]) -> tuple[str, ...]:
+    """What an answer names of the parameters without effect: bounded, as clients choose the names."""
+    return tuple(name[:MAX_NAME] for name in ignored[:MAX_LIST])
 
 
 def _boolean(query: Query, name: str, default: bool) -> bool:

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from millrace.aggregator import errors
-from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees
+from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees, price_impact
 from millrace.aggregator.dollars import Dollars
 from millrace.aggregator.least import least_input
 from millrace.aggregator.query import QuoteRequest
@@ -21,7 +21,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import tx_data
 from millrace.dex.constant_product import before_fees
 from millrace.routing.costs import Cost, Table
-from millrace.routing.plan import Ends, Execution, PlanError, cost_of, make_program, spot_output
+from millrace.routing.plan import Ends, Execution, PlanError, cost_of, make_program
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 
@@ -107,10 +107,7 @@ def about_liquidity(snapshot: Snapshot, planner: Planner, request: QuoteRequest)
 
 def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:
     """What the pools of a plan may take of one transaction, besides `ends`. Raises `ApiError` if that is nothing."""
-    most = settings.most()
-    if max_builtin_calls < most.calls:
-        most = most._replace(calls=max_builtin_calls)
-    left = table.room(most, ends)
+    left = table.room(settings.most(max_builtin_calls), ends)
     if min(left) < 0:
         raise errors.no_path()
     return left
@@ -144,7 +141,10 @@ def _route(
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
     limits = _limits(snapshot, planner, request, settings)
-    if token_in == token_out and request.token_in != request.token_out:
+    cycle = request.token_in == request.token_out
+    if not cycle and settings.takes_all(request.referral_id):
+        raise errors.simulation_failed()
+    if token_in == token_out and not cycle:
         given = amount or _enough(request, settings)[0]
         return Route(Execution([], [], given, given), 0.0)
     try:
@@ -197,7 +197,8 @@ def _respond(
     least = apply_slippage(paid, request.slippage)
     if cycle:
         least = max(least, done.amount_in)  # nobody signs a loss by accident
-    impact = _price_impact(done, cycle=cycle)
+    kept = kept_input(done) if cycle and done.fills else 0
+    impact = price_impact(done.fills, done.amount_out - kept)
     if request.max_price_impact is not None and impact > request.max_price_impact:
         raise errors.price_impact(impact, request.max_price_impact)
     ends = Ends(request.token_in, request.token_out)
@@ -209,13 +210,14 @@ def _respond(
     encoded = binascii.b2a_base64(data, newline=False).decode("ascii")
     cost = _ends(table, request).plus(cost_of(done.legs, table))
     gas = table.gas_limit(cost, len(data))
-    if not Cost(*cost[:-1], gas).within(settings.most()):  # the search keeps the limits; nobody is to pay for a doubt
+    if not Cost(*cost[:-1], gas).within(
+        settings.most(request.max_builtin_calls)
+    ):  # the search keeps the limits; nobody is to pay for a doubt
         raise errors.simulation_failed()
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     reverse = request.amount_in is None
     dollars = Dollars(snapshot, settings.usdc)
-    kept = max(0, kept_input(done)) if cycle and done.fills else 0
     return QuoteResponse(
         mode="reverse" if reverse else "forward",
         from_=request.token_in,
@@ -251,7 +253,7 @@ def _respond(
         ignored_parameters=request.ignored or msgspec.UNSET,
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
         profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
-        paths=path_parts(snapshot, ends, done.fills, done.amount_in, done.amount_out, kept)
+        paths=path_parts(snapshot, ends, done.fills, done.amount_in, done.amount_out, max(0, kept))
         if request.include_paths
         else msgspec.UNSET,
         transaction=unsigned(
@@ -266,11 +268,3 @@ def _respond(
         if request.sender
         else msgspec.UNSET,
     )
-
-
-def _price_impact(done: Execution, *, cycle: bool) -> float:
-    """1 - executed rate / the route's spot rate with fees. What stays of a cycle's input counts on neither side."""
-    if not done.fills:
-        return 0.0
-    at_spot = spot_output(done)
-    return max(0.0, 1.0 - (done.amount_out - (kept_input(done) if cycle else 0)) / at_spot) if at_spot > 0.0 else 0.0

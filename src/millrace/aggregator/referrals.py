@@ -23,7 +23,7 @@ from typing import NamedTuple
 import msgspec
 
 from millrace.aggregator.responses import UnsignedTransaction, wire_name
-from millrace.aggregator.settings import MOST_FEE_BPS, AggregatorSettings
+from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.transactions import unsigned
 from millrace.chain.token import NATIVE
@@ -196,5 +196,5 @@ class Referrals:
         for referral_id, reading in self._readings.items():
             name = str(referral_id)
             if reading.bps is not None and sum(found.get(name, (0, 0))) != reading.bps:
-                found[name] = (0, min(reading.bps, MOST_FEE_BPS))
+                found[name] = (0, reading.bps)
         return msgspec.structs.replace(self._settings, referrals=found)

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from millrace.chain import address
+from millrace.dex.vault import TOTAL_BPS
 from millrace.routing.costs import (
     CALLS_PER_TRANSACTION,
     GAS_PER_TRANSACTION,
@@ -32,7 +33,6 @@ NETWORK_LIMITS = {
 }
 MOST_PROFIT_BPS = 1_000_000  # a hundred times the input
 MOST_SPLITS = 50
-MOST_FEE_BPS = 9_999  # of a referral: of more nothing would be left
 MIN_GAS_PRICE = 1_000_000_000  # the network's
 MOST_GAS_PRICE = 1000 * MIN_GAS_PRICE
 MOST_WORKERS = 64  # more processors than that are better used by several machines
@@ -187,7 +187,7 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
     """Most open quote streams of one IP address; further ones get 503."""
 
     def __post_init__(self) -> None:
-        """Raises `ValueError` for fees that would leave nothing of an output, for origins and addresses that are none,
+        """Raises `ValueError` for fees that take more than all of an output, for origins and addresses that are none,
         for costs of unknown rows and columns, for limits above the network's or that leave nothing for pools, and for
         bounds of losses that mean nothing."""
         Origins(self.allowed_origins)
@@ -201,8 +201,10 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
             found = parse_referral(name)
             if found is None or str(found) != name:  # with another spelling it would never be found
                 raise ValueError(f"referrals: {name!r} is no id: expected a whole number from 1 to {ANY_REFERRAL}")
-            if min(static, referral) < 0 or static + referral > MOST_FEE_BPS:
-                raise ValueError(f"referrals: the fees of {name} must be from 0 and together below 10000 basis points")
+            if min(static, referral) < 0 or static + referral > TOTAL_BPS:
+                raise ValueError(
+                    f"referrals: the fees of {name} must be from 0 and together at most 10000 basis points"
+                )
         for name in ("contract", "referral_sender"):
             if getattr(self, name) or name == "contract":
                 _check_address(name, getattr(self, name))
@@ -234,11 +236,16 @@ class AggregatorSettings(TracingSettings, frozen=True, kw_only=True):
         """(static, referral) fee of a referral, in basis points of the output; nothing for 0 and unknown ones."""
         return self.referrals.get(str(referral_id), (0, 0)) if referral_id else (0, 0)
 
+    def takes_all(self, referral_id: int) -> bool:
+        """Whether a referral leaves nothing of an output, or the unit that two roundings leave."""
+        return sum(self.referral_bps(referral_id)) >= TOTAL_BPS
+
     def table(self) -> Table:
         """What actions take of a transaction. Raises `ValueError`."""
         return Table(self.costs, self.gas_per_read)
 
-    def most(self) -> Cost:
-        """What one transaction may take."""
-        calls = self.max_builtin_calls
-        return Cost(1 << 60, calls, self.max_transfers, self.max_storage_reads, self.max_gas)
+    def most(self, calls: int = CALLS_PER_TRANSACTION) -> Cost:
+        """What one transaction may take, with no more built-in calls than `calls`."""
+        return Cost(
+            1 << 60, min(calls, self.max_builtin_calls), self.max_transfers, self.max_storage_reads, self.max_gas
+        )

@@ -109,12 +109,11 @@ class Execution(NamedTuple):
         return self
 
 
-def spot_output(done: Execution) -> float:
-    """What the plan would pay if every trade were made at its pool's spot rate, fees included.
+def spot_output(fills: Sequence[Fill]) -> float:
+    """What a plan would pay if every trade were made at its pool's spot rate, fees included.
 
     The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
     """
-    fills = done.fills
     source, sink = fills[0].trade.token_in, fills[-1].trade.token_out
     whole = sum([sold for trade, sold, _ in fills if trade.token_in == source])
     owned = {source: (whole, float(whole))}  # of each token: units, and what they would be at spot rates

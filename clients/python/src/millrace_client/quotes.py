@@ -217,6 +217,7 @@ class BatchQuote(_Value, frozen=True):
     snapshot: Snapshot
     search_cut: bool = False
     """The search was cut short: with more time more may be sold, or for more."""
+    ignored_parameters: list[str] = []
 
 
 class SwapRoute(_Value, frozen=True):
@@ -263,6 +264,7 @@ class MultiSwap(_Value, frozen=True):
     snapshot: Snapshot
     search_cut: bool = False
     """The search was cut short: with more time more may be sold, or for more."""
+    ignored_parameters: list[str] = []
 
 
 class Token(_Value, frozen=True):

@@ -769,11 +769,35 @@ export interface components {
              */
             maxHops?: number | null;
             /**
+             * @description Most paths of an input; 2 if not given, and no more.
+             * @default null
+             * @example 2
+             */
+            maxSplits?: number | null;
+            /**
+             * @description Most pools of an input; 8 if not given, and no more.
+             * @default null
+             * @example 8
+             */
+            maxPools?: number | null;
+            /**
              * @description Most built-in calls of a transaction.
              * @default null
              * @example 100
              */
             maxBuiltinCalls?: number | null;
+            /**
+             * @description Largest price impact of an input, a fraction; one with more is not sold.
+             * @default null
+             * @example 0.05
+             */
+            maxPriceImpact?: string | number | null;
+            /**
+             * @description Oldest market to answer from, in milliseconds since it was last seen; older is a 503.
+             * @default null
+             * @example 10000
+             */
+            maxAgeMs?: number | null;
             /**
              * @description Referral that the contract credits; 0 is none.
              * @default null
@@ -828,6 +852,13 @@ export interface components {
              * @example true
              */
             searchCut?: boolean;
+            /**
+             * @description Parameters that were given and have no effect.
+             * @example [
+             *       "maxSplit"
+             *     ]
+             */
+            ignoredParameters?: string[];
         };
         /**
          * Batch
@@ -953,6 +984,48 @@ export interface components {
              */
             slippage?: string | number | null;
             /**
+             * @description Most pools on one path; 4 if not given.
+             * @default null
+             * @example 4
+             */
+            maxHops?: number | null;
+            /**
+             * @description Most paths of an input; 2 if not given, and no more.
+             * @default null
+             * @example 2
+             */
+            maxSplits?: number | null;
+            /**
+             * @description Most pools of an input; 8 if not given, and no more.
+             * @default null
+             * @example 8
+             */
+            maxPools?: number | null;
+            /**
+             * @description Most built-in calls of a transaction.
+             * @default null
+             * @example 100
+             */
+            maxBuiltinCalls?: number | null;
+            /**
+             * @description Largest price impact of an input, a fraction; one with more is not sold.
+             * @default null
+             * @example 0.05
+             */
+            maxPriceImpact?: string | number | null;
+            /**
+             * @description Oldest market to answer from, in milliseconds since it was last seen; older is a 503.
+             * @default null
+             * @example 10000
+             */
+            maxAgeMs?: number | null;
+            /**
+             * @description Referral that the contract credits; 0 is none.
+             * @default null
+             * @example 0
+             */
+            referralId?: number | null;
+            /**
              * @description True: inputs that cannot be sold are left out and named. False: they refuse the request.
              * @default true
              * @example true
@@ -965,23 +1038,11 @@ export interface components {
              */
             sender?: string | null;
             /**
-             * @description Most pools on one path; 4 if not given.
+             * @description Gas price of the transactions.
              * @default null
-             * @example 4
+             * @example 1000000000
              */
-            maxHops?: number | null;
-            /**
-             * @description Most built-in calls of a transaction.
-             * @default null
-             * @example 100
-             */
-            maxBuiltinCalls?: number | null;
-            /**
-             * @description Referral that the contract credits; 0 is none.
-             * @default null
-             * @example 0
-             */
-            referralId?: number | null;
+            gasPrice?: number | null;
         };
         /**
          * MultiSwapResponse
@@ -1045,6 +1106,13 @@ export interface components {
              * @example true
              */
             searchCut?: boolean;
+            /**
+             * @description Parameters that were given and have no effect.
+             * @example [
+             *       "maxSplit"
+             *     ]
+             */
+            ignoredParameters?: string[];
             /** @description Tokens to sell, each with its amount. */
             inputs?: components["schemas"]["BatchInput"][];
             /** @description What each input becomes, in the order of `inputs`. */
