@@ -20,9 +20,11 @@ from synthetic import WRAPPED, make_market
 LIMITS = (Limits(), Limits(pools=3, paths=2, hops=2), Limits(pools=10_000, paths=10_000), Limits(pools=1, paths=1))
 
 
-def opened(pools: int, seed: int, noise: float) -> tuple[SpotGraph, KernelSearch, KernelSearch, list[tuple[str, str]]]:
+def opened(
+    pools: int, seed: int, noise: float, curved: float = 0.3, *, one_exchange: bool = False
+) -> tuple[SpotGraph, KernelSearch, KernelSearch, list[tuple[str, str]]]:
     """A market, two searches over it, and pairs of its tokens."""
-    document = make_market(pools, seed, noise=noise, curved=0.3)
+    document = make_market(pools, seed, noise=noise, curved=curved, one_exchange=one_exchange)
     clean, _ = sort_out(document.pools, DictMarket(document.pools, WRAPPED))
     index = {token: k for k, token in enumerate(dict.fromkeys(t for pool in clean for t in pool.tokens))}
     edges, trades = list_edges(clean, index, CurveCache())
@@ -65,6 +67,21 @@ def test_answers_keep_to_the_limits_and_depend_on_nothing_asked_before(pools: in
         assert len(found.split.paths) <= limits.paths
         assert len({trade.pool.id for path in found.split.paths for trade in path}) <= limits.pools
         assert sum(found.split.parts) <= 1.0 + 1e-9
+
+
+def test_a_split_is_looked_for_only_where_it_can_do_what_the_flow_cannot() -> None:
+    """Beside a flow within its limits that is where pools may pay more for pieces, or only few paths may be."""
+    splits: dict[tuple[bool, int], int] = {}
+    for simple in (True, False):  # a fee on the output stays in the pool, and what is sold next gets a part of it
+        spot, search, _, pairs = opened(900, 3, 0.0, 0.0, one_exchange=simple)
+        for a, b in pairs:
+            q = spot.search(a, b, max(1, int(spot.depth(a) * 1e-2)))
+            for paths in (4, 100):
+                limits = Limits(pools=100, paths=paths, toll=1e-11 * q.amounts[0] / spot.scale(b))
+                found = search.find(q, limits, 0.999, split=True)
+                splits[simple, paths] = splits.get((simple, paths), 0) + bool(found.split.paths)
+    assert splits.pop((True, 100)) == 0
+    assert all(splits.values())
 
 
 def test_what_is_asked_in_few_units_leaves_no_mark() -> None:

@@ -10,14 +10,14 @@ from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
 from millrace.routing.shares import Room, fees_of, path_share
-from millrace.routing.solve import LEVEL, UPPER, UPPER_PATH, extract, grow, solve
+from millrace.routing.solve import LEVEL, MORE, UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, LONG, Work
 
-PAID, LENGTH, SPLIT, ASTRAY, MOST = range(3, 8)  # slots of the report behind those of `solve`
-SLOTS = 8
+PAID, LENGTH, SPLIT, ASTRAY, MOST = range(4, 9)  # slots of the report behind those of `solve`
+SLOTS = 9
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
-PROVEN = 1e-9  # relative: a flow so near the bound leaves nothing to a split
+PROVEN = 1e-9  # relative: what the bound leaves to a split, if it is no more, is nothing
 A_FEW = 4  # paths exchanged where there may be any number of them, but no long ones: 16 took a half of the time more
 MUCH = 6  # edges dropped from a flow as ways were too long: one that has lost more may be some ten bp below 16 paths
 WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
@@ -57,11 +57,11 @@ def find(
     """The flow of the dual within the limits, as `extract` writes it, and what `find_paths` finds, if it may be better.
 
     With `chunks` below 0 the flow is all. Single paths that pay less than the part `nearly` of it are not looked for,
-    nor is a split if the bound says that it could not be better, nor one to its end once it is clear that it pays less
-    than that part. In a large market where no cycle earns, the split is
-    looked for among the pairs of the dual's working set and of the single path, unless that has longer ways than
-    `hops`. `report` gets what the flow pays, too (scaled), fees not taken off; where one is held against others, they
-    are.
+    nor is a split that could be no better, nor one to its end once it is clear that it pays less than that part. Where
+    no cycle earns and no limit that was asked for binds, only what trades in pieces may pay more is left to a split.
+    In a large market where no cycle earns, it is looked for among the pairs of the dual's working set and of the
+    single path, unless that has longer ways than `hops`. `report` gets what the flow pays, too (scaled), fees not taken
+    off; where one is held against others, they are.
     """
     solve(net, w, q, report)
     seeds = w.n[EDGES]
@@ -81,7 +81,8 @@ def find(
     report[MOST] = report[UPPER] if bound else report[PAID]
     report[ASTRAY] = promising_astray(net, w, q, room, report[LEVEL], left, max(report[MOST] - left, 0.0))
     report[LENGTH], report[SPLIT] = length, 0
-    if chunks > 0 and report[PAID] < report[UPPER] * (1.0 - PROVEN):
+    fits = q.closed and not bound and count > 0  # the flow is the best there is, but for fees and pieces
+    if chunks > 0 and (report[MORE] if fits else report[UPPER] - report[PAID]) > report[UPPER] * PROVEN:
         where = pw.every
         if q.closed and net.src.size > LARGE and shortened == 0:  # they know of long ways
             make_beam(net, pw, pw.seeds, seeds, length)

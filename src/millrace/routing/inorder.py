@@ -210,7 +210,8 @@ def find_in_order(
     The bound is one on the output over all of `net`, in which the question is `q`: the dual's value at the same prices.
     """
     solve(within, w, oq, report)
-    report[UPPER] = upper_bound(net, w, q, 0.0) * w.unit[0]
+    bound, _ = upper_bound(net, w, q, 0.0)
+    report[UPPER] = bound * w.unit[0]
     count = extract(within, w, m, oq, room, paths, hops, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
     report[LENGTH], report[SPLIT] = 0, 0

@@ -153,7 +153,7 @@ class KernelSearch:
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, _, upper_path, paid, length, parts, *_ = self._report.tolist()
+        upper, _, _, upper_path, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
         return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
 

@@ -27,7 +27,7 @@ from millrace.routing.refine import refine
 from millrace.routing.shares import Room
 from millrace.routing.work import HOLD, NEARLY, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
 
-UPPER, LEVEL, UPPER_PATH = range(3)  # slots of the report
+UPPER, MORE, LEVEL, UPPER_PATH = range(4)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 LARGER = 1.02  # times a trade is the most it grows by if it is made in pieces
@@ -36,8 +36,10 @@ UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to 
 
 
 @kernel
-def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
+def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, float]:
     """An upper bound of what any split over the whole net could give, in units of sink per unit of input.
+
+    The other number is the part of it that is only for errors of tables, trades in pieces, and edges astray.
 
     The dual value at any prices of all tokens is a bound; good prices make it tight. Tabulated pools add the error of
     their tables. It holds for trades that are made in any number of pieces, too, which pay more where fees stay in the
@@ -51,7 +53,7 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
         bound = worth_of_input(w, q) + profit
         # Of a full set what is missing makes the bound loose, not the prices.
         if bound <= value * (1.0 + LOOSE) or is_full(w):
-            return bound + more
+            return bound + more, more
     list_candidates(net, w, q, 0.0)
     price_tokens(net, w, q, level)
     _clamp_prices(net, w, q, level)
@@ -64,13 +66,14 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> float:
         total += max(w.e_z[0], 0.0) * w.e_z[0]
     _list_everything(net, w, q.sink)
     profit, more = _profit(net, w, q)
-    bound = total + profit + more
+    bound, besides = total + profit + more, more
     if total + profit > value * (1.0 + LOOSE):
         _fit_outside(net, w, q.sink)
         _list_everything(net, w, q.sink)
         profit, more = _profit(net, w, q)
-        bound = min(bound, total + profit + more)  # any prices give a bound
-    return bound
+        if total + profit + more < bound:  # any prices give a bound
+            bound, besides = total + profit + more, more
+    return bound, besides
 
 
 @kernel
@@ -262,7 +265,8 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
         report[UPPER_PATH] = most_of_ends(net, q)
         if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
             report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q) * w.unit[0])
-    report[UPPER] = upper_bound(net, w, q, value) * w.unit[0]
+    bound, besides = upper_bound(net, w, q, value)
+    report[UPPER], report[MORE] = bound * w.unit[0], besides * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
     make_acyclic(net, w, q.sources.size)
     compact(w, q.sources.size, NEARLY)
