@@ -11,8 +11,11 @@ from relayer_support import RELAYERS, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import sharing as sharing_module
+from millrace.relayer.journal.seats import Made, Seats
 from millrace.relayer.journal.writer import JournalError, _DiskError
-from relayer.test_sharing import Relayer, Several
+from millrace.relayer.protocol import reasons
+from millrace.runtime.postgres import Unavailable
+from relayer.test_sharing import Relayer, Several, relayed
 from relayer.test_sharing import several as several
 from servers.postgres import Postgres
 
@@ -177,3 +180,62 @@ async def test_who_takes_the_seat_of_one_without_a_disk_finds_nothing(
         await one.die()
     two = await several.start("two", claims_seats=1)
     assert not two.service.lifecycle.inflight.entries()
+
+
+async def test_what_may_have_come_through_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a claim was lost, and another has the seat by then and runs it: so is what nobody knows told."""
+    one = await several.start("one", claims_seats=1)
+    sharing, claim = one.service.sharing, Seats.claim_charged
+    assert sharing is not None
+    seats, ask = sharing._seats, sharing._seats._db.ask
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def unheard(self: Seats, **asked: Any) -> Made:
+        made = await claim(self, **asked)
+        if self is not seats:
+            return made
+        seats._db.ask = away  # type: ignore[method-assign]
+        raise Unavailable("its answer is lost")
+
+    monkeypatch.setattr(Seats, "claim_charged", unheard)
+    late = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+    two = await several.start("two", claims_seats=1)
+    seats._db.ask = ask  # type: ignore[method-assign]
+    assert await late == reasons.IN_DOUBT
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending and await submit(two, transfer(ALICE, 0)) == ["ok"]
+
+
+async def test_what_may_not_have_been_let_go_of_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk failed, and it was killed before the server heard so: who has the seat next runs it."""
+    one = await several.start("one", claims_seats=1)
+    sharing = one.service.sharing
+    assert sharing is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    take = sharing.take
+
+    async def taken(*asked: Any) -> None:
+        await take(*asked)
+        monkeypatch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        monkeypatch.setattr(sharing._seats, "renew", away)
+
+    monkeypatch.setattr(sharing, "take", taken)
+    late = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+    async with asyncio.timeout(10):
+        while one.service.journal.failed is None:
+            await asyncio.sleep(0.005)
+    await one.die()
+    assert await late == reasons.IN_DOUBT
+    monkeypatch.undo()
+    two = await several.start("two", claims_seats=1)
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending

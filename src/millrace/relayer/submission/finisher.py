@@ -371,6 +371,8 @@ def _why(error: JournalError) -> Reason:
     if isinstance(error, JournalFull):
         return reasons.BUSY.but("the journal is full", 1_000)
     if isinstance(error, ClaimsError):
+        if error.is_in_doubt:
+            return reasons.IN_DOUBT
         return reasons.NOT_READY.but("the claims cannot be written", 5_000)
     return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
