@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -298,6 +298,12 @@ class Sharing:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
         self._drop(claims)
         self._progress.void += claims
+
+    async def voided(self, names: Collection[tuple[bytes, int]]) -> None:
+        """Return when the server has let go of what was `void`. Raises `ClaimsError` where that is not known."""
+        await self._told()
+        if not self._untold.isdisjoint(names):
+            raise ClaimsError("the journal is not written")
 
     def _drop(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         for sender, nonce, _ in claims:

@@ -110,8 +110,8 @@ NOT_READY = _reason("not ready")
 INTERNAL = _reason("internal error")
 
 IN_DOUBT = BUSY.but(
-    "whether it was accepted is not known, as another relayer of this key may have it and run it: send the same bytes "
-    "again, or subscribe to tx-status/{hash}",
+    "whether it was accepted is not known, and it may still run: send the same bytes again, or subscribe to "
+    "tx-status/{hash}",
     1_000,
 )
 """Of what was claimed, or may have been, and neither kept nor surely let go of."""
