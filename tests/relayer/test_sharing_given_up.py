@@ -11,8 +11,12 @@ from relayer_support import RELAYERS, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import sharing as sharing_module
+from millrace.relayer.journal.seats import Made, Seats
 from millrace.relayer.journal.writer import JournalError, _DiskError
-from relayer.test_sharing import Relayer, Several
+from millrace.relayer.protocol import reasons
+from millrace.relayer.signing.wire import Answer
+from millrace.runtime.postgres import Unavailable
+from relayer.test_sharing import Relayer, Several, relayed
 from relayer.test_sharing import several as several
 from servers.postgres import Postgres
 
@@ -177,3 +181,130 @@ async def test_who_takes_the_seat_of_one_without_a_disk_finds_nothing(
         await one.die()
     two = await several.start("two", claims_seats=1)
     assert not two.service.lifecycle.inflight.entries()
+
+
+async def test_what_may_have_come_through_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to a claim was lost, and another has the seat by then and runs it: so is what nobody knows told."""
+    one = await several.start("one", claims_seats=1)
+    sharing, claim = one.service.sharing, Seats.claim_charged
+    assert sharing is not None
+    seats, ask = sharing._seats, sharing._seats._db.ask
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def unheard(self: Seats, **asked: Any) -> Made:
+        made = await claim(self, **asked)
+        if self is not seats:
+            return made
+        seats._db.ask = away  # type: ignore[method-assign]
+        raise Unavailable("its answer is lost")
+
+    monkeypatch.setattr(Seats, "claim_charged", unheard)
+    late = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+    two = await several.start("two", claims_seats=1)
+    seats._db.ask = ask  # type: ignore[method-assign]
+    assert await late == reasons.IN_DOUBT
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending and await submit(two, transfer(ALICE, 0)) == ["ok"]
+
+
+async def test_what_may_not_have_been_let_go_of_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its disk failed, and it was killed before the server heard so: who has the seat next runs it."""
+    one = await several.start("one", claims_seats=1)
+    sharing = one.service.sharing
+    assert sharing is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    take = sharing.take
+
+    async def taken(*asked: Any) -> None:
+        await take(*asked)
+        monkeypatch.setattr(writer_of(one), "_try", lambda _: _DiskError("full"))
+        monkeypatch.setattr(sharing._seats, "renew", away)
+
+    monkeypatch.setattr(sharing, "take", taken)
+    late = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
+    async with asyncio.timeout(10):
+        while one.service.journal.failed is None:
+            await asyncio.sleep(0.005)
+    await one.die()
+    assert await late == reasons.IN_DOUBT
+    monkeypatch.undo()
+    two = await several.start("two", claims_seats=1)
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending
+
+
+async def refuse(transactions: list[bytes]) -> list[Answer]:
+    """A signing process that finds something in everything."""
+    return [Answer(refusal="no") for _ in transactions]
+
+
+async def refused_unheard(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, tx: Any) -> Any:
+    """What a relayer answers that its signing process refuses, and that is killed before the server hears of it."""
+    sharing = relayer.service.sharing
+    assert sharing is not None and relayer.service.signer is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def refuse_alone(transactions: list[bytes]) -> list[Answer]:
+        monkeypatch.setattr(sharing._seats, "renew", away)
+        return await refuse(transactions)
+
+    monkeypatch.setattr(relayer.service.signer, "sign", refuse_alone)
+    late = asyncio.ensure_future(relayed(relayer, tx))
+    async with asyncio.timeout(10):
+        while sharing.failed is None:
+            await asyncio.sleep(0.005)
+    await relayer.die()
+    monkeypatch.undo()
+    return await late
+
+
+async def test_what_was_refused_is_run_by_nobody(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed as soon as it has told that its signing process refused: who has the seat next finds nothing."""
+    one = await several.start("one", claims_seats=1)
+    monkeypatch.setattr(one.service.signer, "sign", refuse)
+    assert await submit(one, transfer(ALICE, 0)) == ["signer refused"]
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    assert not two.service.lifecycle.inflight.entries()
+    assert await submit(two, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+
+
+async def test_what_was_refused_unheard_is_in_doubt(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has the seat next runs it: who asked was not told that it is refused, and its first holder follows it, too,
+    when it is back."""
+    one = await several.start("one", claims_seats=1)
+    told: list[Any] = []
+    kept: list[bytes] = []
+    one.service.lifecycle.on_refused = told.append
+    monkeypatch.setattr(one.service.lifecycle.fates, "_keep", lambda fate: kept.append(fate.client_hash))
+    tx = transfer(ALICE, 0)
+    assert await refused_unheard(one, monkeypatch, tx) == reasons.IN_DOUBT
+    assert not told and client_hash(tx) not in kept
+    for name in ("two", "one"):
+        relayer = await several.start(name, claims_seats=1)
+        (entry,) = relayer.service.lifecycle.inflight.entries()
+        assert entry.client_hash == client_hash(tx) and entry.sending
+        assert relayer.service.lifecycle.sponsor.budgets.at_risk(KEY) == FEE
+        await relayer.die()
+
+
+async def test_what_was_refused_unheard_is_let_go_of_by_who_refused_it(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else had its seat meanwhile: its nonce is free for other bytes."""
+    one = await several.start("one", claims_seats=1)
+    assert await refused_unheard(one, monkeypatch, transfer(ALICE, 0)) == reasons.IN_DOUBT
+    one = await several.start("one", claims_seats=1)
+    assert not one.service.lifecycle.inflight.entries()
+    assert await submit(one, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]

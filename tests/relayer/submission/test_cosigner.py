@@ -50,16 +50,20 @@ class Around:
         self.sent: list[Entry] = []
         lifecycle = SimpleNamespace(
             inflight=SimpleNamespace(entries=lambda: list(entries)),
-            withdraw=lambda item, reason: self._withdraw(item, reason),
+            withdraw=self._withdraw,
+            withdrawn=self._told,
             cosigned=lambda signed: [setattr(item, "state", "signed") for item, _ in signed],
             on_its_way=lambda item: setattr(item, "sending", True),
         )
         self.cosigner = Cosigner(cast(Any, lifecycle), lambda: cast(Any, self.signer), self.sent.append)
 
-    def _withdraw(self, item: Entry, reason: Reason) -> None:
-        assert (reason.code, reason.detail) == ("signer_refused", "no")
+    def _withdraw(self, item: Entry) -> bool:
         item.state = "over"
-        self.withdrawn.append(item)
+        return True
+
+    async def _told(self, refused: dict[Entry, Reason]) -> None:
+        assert all((reason.code, reason.detail) == ("signer_refused", "no") for reason in refused.values())
+        self.withdrawn += refused
 
 
 async def test_each_entry_is_signed_or_withdrawn() -> None:

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +234,12 @@ class Journal:
         if self.sharing is not None:
             self.sharing.void([(sender, nonce, client_hash)])
 
+    async def unclaimed(self, names: Collection[tuple[bytes, int]]) -> None:
+        """Return when no start finds these, here or at who has our seat next. Raises `JournalError` where one may."""
+        await self.written()
+        if self.sharing is not None:
+            await self.sharing.voided(names)
+
     def tell_failed(self, sender: bytes, nonce: int) -> None:
         """What our keys paid for has failed: others that share their budget are told."""
         if self.sharing is not None:
@@ -441,15 +447,19 @@ class Journal:
         found = self.read(sql, (sender, nonce, client_hash))
         return rows.record(found[0]) if found else None
 
+    def gives_way(self, sender: bytes, nonce: int) -> bool:
+        """Whether what this file has for a nonce, if anything, was surely not signed by us. Raises `JournalError`."""
+        return not self.read(rows.KEPT, (sender, nonce))
+
     async def is_taken(self, sender: bytes, nonce: int) -> bool:
         """Whether `append` would find this nonce taken in this file, whatever became of what has it.
 
         Raises `JournalError`.
         """
-        if not self.read(rows.KEPT, (sender, nonce)):
+        if self.gives_way(sender, nonce):
             return False
         await self.written()  # how that ended may still be on its way to the disk
-        return bool(self.read(rows.KEPT, (sender, nonce)))
+        return not self.gives_way(sender, nonce)
 
     def open_records(self) -> list[Record]:
         """Rows of transactions that may still run, oldest first."""

@@ -48,7 +48,7 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
     await journal.share_with(shared)
     knows_all = seat.folder == folder and journal.reservations() >= seat.reservations
     now = time.time_ns() // 1_000_000
-    work = _Reconciling(journal, sharing, seat.number, now)
+    work = _Reconciling(journal, sharing, seat.number, now, knows_all)
     await work.compare(journal.submitted(only_open=True) + journal.written_off())
     await work.take_over(now if knows_all else now - BUDGET_MS, seat.open_since)
     for sender, nonce in journal.failed_since(now - QUOTA_MS):  # its events are behind us: nobody else hears of it
@@ -141,11 +141,13 @@ def _merged(users: Sequence[programmes.User]) -> list[programmes.User]:
 class _Reconciling:
     """One start's comparison of both sides."""
 
-    def __init__(self, journal: Journal, sharing: Sharing, seat: int, now_ms: int) -> None:
+    def __init__(self, journal: Journal, sharing: Sharing, seat: int, now_ms: int, knows_all: bool) -> None:
         self._journal = journal
         self._sharing = sharing
         self._seat = seat
         self._now_ms = now_ms
+        self._knows_all = knows_all
+        """Whether nobody else had the seat since this folder had it."""
         self._line_ms = journal.last_line_ms()
         """Lines of the audit log are about in the order of time: those of long ago count from here on."""
         self.taken = 0
@@ -210,6 +212,11 @@ class _Reconciling:
                 missing.append(Shared(record, item.ended_ms))
             elif own.ended_ms is None and _is_news(own.record, record.state, item.ended_ms):
                 ends.append((own.record, record.state, record.cost or 0, item.ended_ms))
+            elif self._was_refused(item, own):
+                if self._knows_all:
+                    self._sharing.void([(*_name(record), record.client_hash)])
+                    continue
+                missing.append(item)  # who had the seat since then may have signed it
             elif item.ended_ms is None and _is_news(record, own.record.state, own.ended_ms):
                 cost = None if own.record.cost is None else str(own.record.cost)
                 end = (*_name(record), record.client_hash, own.record.state, cost, own.ended_ms)
@@ -224,6 +231,12 @@ class _Reconciling:
         await self._end(ends)
         await self._lose([item for item in page if item.failed])
         self._sharing.follows(follows)
+
+    def _was_refused(self, claimed: Shared, own: Shared) -> bool:
+        """Whether what is claimed and open was let go of here, unsigned, before the server heard so."""
+        if claimed.record.state not in OPEN or own.record.state in OPEN or own.ended_ms is None:
+            return False
+        return self._journal.gives_way(*_name(own.record))
 
     async def _write(self, items: Sequence[Shared]) -> None:
         lines: list[audit.Line] = []

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -62,6 +62,14 @@ async def _nothing_to_write() -> None: ...
 
 class ClaimsError(JournalError):
     """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
+
+    is_in_doubt = False
+    """Whether what was to be claimed may be claimed all the same: who has the seat next would run it then."""
+
+    def in_doubt(self) -> ClaimsError:
+        """The same, and what was asked may have come through."""
+        self.is_in_doubt = True
+        return self
 
 
 class ClaimDamaged(ClaimsError):
@@ -253,7 +261,10 @@ class Sharing:
                 item, claimed = records[0], taken.claimed
                 if len(records) > 1 or claimed.is_kept or claimed.client_hash != item.client_hash:
                     raise
-                now = await self.kept_elsewhere(item.sender, item.nonce, item.client_hash)
+                try:
+                    now = await self.kept_elsewhere(item.sender, item.nonce, item.client_hash)
+                except ClaimsError as error:
+                    raise error.in_doubt() from None  # whether the other one accepts these bytes it alone knows
                 if now is not None:
                     raise TakenElsewhere(now) from None
                 await self._claimed(records, charges)
@@ -278,12 +289,21 @@ class Sharing:
         """
         self._drop(claims)
         self._let_go += claims
-        await self._told()
+        try:
+            await self._told()
+        except ClaimsError as error:
+            raise error.in_doubt() from None
 
     def void(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
         self._drop(claims)
         self._progress.void += claims
+
+    async def voided(self, names: Collection[tuple[bytes, int]]) -> None:
+        """Return when the server has let go of what was `void`. Raises `ClaimsError` where that is not known."""
+        await self._told()
+        if not self._untold.isdisjoint(names):
+            raise ClaimsError("the journal is not written")
 
     def _drop(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         for sender, nonce, _ in claims:
@@ -466,7 +486,7 @@ class Sharing:
                 # The same bytes once more: told of later, their earlier end would be taken for that of this claim.
                 await self._tell()
                 if not self._untold.isdisjoint(map(name_of, records)):
-                    self._refuse(group, "the journal is not written")
+                    self._refuse(group, ClaimsError("the journal is not written").in_doubt())
                     return
             for item in records:
                 self._unkept.setdefault(name_of(item), self._position)
@@ -478,11 +498,10 @@ class Sharing:
                 return
             log.critical("the claims' server has damaged data", extra={"error": str(error)})
             self.kept(map(name_of, records))  # nothing is known of these: what follows is not kept back for them
-            self._refuse(group, str(error))
+            self._refuse(group, error)
             return
         except BaseException as error:
-            for waiting in group:
-                settle(waiting.done, error if isinstance(error, JournalError) else ClaimsError(_STOPS))
+            self._refuse(group, error if isinstance(error, JournalError) else ClaimsError(_STOPS).in_doubt())
             raise
         ahead = self._seats.clock.least_ahead_ms
         for item in records:
@@ -497,16 +516,16 @@ class Sharing:
             else:
                 settle(waiting.done, None if others is None else TakenElsewhere(others))
 
-    def _refuse(self, group: list[Waiting], why: str) -> None:
+    def _refuse(self, group: list[Waiting], error: JournalError) -> None:
         for waiting in group:
-            settle(waiting.done, ClaimsError(why))
+            settle(waiting.done, error)
 
     async def _claim(
         self, records: Sequence[Record], ended_ms: Sequence[int | None] = (), charges: Sequence[Charged] = ()
     ) -> tuple[dict[tuple[bytes, int], Claimed], set[tuple[bytes, int]]]:
         """Claim these; who has those that did not become, or were not, ours, and what no programme pays.
 
-        Raises `JournalError`.
+        Raises `ClaimsError`, in doubt where some of them may have become ours.
         """
         refused: set[tuple[bytes, int]] = set()
         for asked in range(ASK_AGAIN):
@@ -517,7 +536,10 @@ class Sharing:
                 charges = [item for item in charges if (item.sender, item.nonce) not in made.refused]
             if made.are_all_new:
                 break
-            whose = await self.whose([name_of(item) for item in records])
+            try:
+                whose = await self.whose([name_of(item) for item in records])
+            except ClaimsError as error:
+                raise error.in_doubt() from None
             if asked == ASK_AGAIN - 1:
                 log.critical("the claims' server has damaged data: nobody has nonces that are not free")
                 whose = {name_of(item): _UNREADABLE for item in records} | whose
@@ -534,26 +556,20 @@ class Sharing:
     async def _claim_once(
         self, records: Sequence[Record], ended_ms: Sequence[int | None], charges: Sequence[Charged]
     ) -> Made:
-        """Claim what nobody has and programmes pay. Raises `JournalError`."""
+        """Claim what nobody has and programmes pay. Raises `ClaimsError`, in doubt where a statement was not answered:
+        it came through, or did not, or will."""
         needed = self.portions.claim(sum(item.fee for item in records))
         pause = 0.0
         while True:
             before = self._position
             try:
-                made = await self._call(
-                    partial(
-                        Seats.claim_charged, records=records, position=before, ended_ms=ended_ms, needed=needed,
-                        charges=charges, limits=self.allowances.limits() if charges else {},
-                        kept=self._kept(),
-                    )
-                )  # fmt: skip
-                self._position += 1
+                made = await self._claim_at(before, records, ended_ms, needed, charges)
             except Unavailable as error:
                 self._note(error)
-            except Damaged as error:
-                raise ClaimDamaged(str(error)) from error
-            except (Refused, SeatError) as error:
-                raise ClaimsError(str(error)) from error
+            except ClaimsError as error:
+                if pause:
+                    error.in_doubt()
+                raise
             else:
                 self._answers()
                 for item in charges:
@@ -562,9 +578,36 @@ class Sharing:
                 return made
             await asyncio.sleep(pause)
             pause = RETRY_SECONDS
-            # A server whose disk is full answers this, and claims nothing: it is not well yet.
-            self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
-            self._must_remember(before)  # the statement came through, or did not, or one that was given up before
+            try:
+                # A server whose disk is full answers this, and claims nothing: it is not well yet.
+                self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
+                self._must_remember(before)
+            except ClaimsError as error:
+                raise error.in_doubt() from error.__cause__
+
+    async def _claim_at(
+        self,
+        position: int,
+        records: Sequence[Record],
+        ended_ms: Sequence[int | None],
+        needed: int | None,
+        charges: Sequence[Charged],
+    ) -> Made:
+        """One statement. Raises `Unavailable` where it is not answered, or `ClaimsError`."""
+        work = partial(
+            Seats.claim_charged, records=records, position=position, ended_ms=ended_ms, needed=needed, charges=charges,
+            limits=self.allowances.limits() if charges else {}, kept=self._kept(),
+        )  # fmt: skip
+        try:
+            made = await self._call(work)
+        except Unavailable:
+            raise
+        except Damaged as error:
+            raise ClaimDamaged(str(error)) from error
+        except (Refused, SeatError) as error:
+            raise ClaimsError(str(error)) from error
+        self._position += 1
+        return made
 
     def _kept(self) -> int:
         """Up to which position all that was claimed is in our journal, or let go of."""

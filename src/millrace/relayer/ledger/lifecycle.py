@@ -10,7 +10,7 @@ import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import TransactionError, early_hashes, from_proto
@@ -102,17 +102,33 @@ class Lifecycle:
         entry.state, entry.refusal = "over", reason
         _tell(entry)
 
-    def withdraw(self, entry: Entry, reason: Reason) -> None:
-        """The signing process refused a journalled entry.
+    def withdraw(self, entry: Entry) -> bool:
+        """The signing process refused a journalled entry; whether it is given back, and nobody was told: `withdrawn`.
 
         It is given back only when no other question can have been answered with a signature, which may have left: else
         it keeps (sender, nonce) and its fee at risk until the chain is past it.
         """
-        if entry.sign_requests == 0 and entry.state == "journalled":
-            entry.refusal = reason
-            self._end(entry, "superseded", 0)
-            self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
-            self.on_refused(entry)
+        if entry.sign_requests or entry.state != "journalled":
+            return False
+        entry.refusal = reasons.IN_DOUBT
+        self._end(entry, "superseded", 0, is_unsure=True, tells=False)
+        self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
+        return True
+
+    async def withdrawn(self, refused: Mapping[Entry, Reason]) -> None:
+        """Tell why these will never run, once no start finds them any more; where one may, they stay in doubt."""
+        try:
+            await self._journal.unclaimed({(entry.tx.sender, entry.tx.nonce) for entry in refused})
+        except JournalError as error:
+            log.warning("what was refused may be found by a start", extra={"error": str(error), "count": len(refused)})
+        else:
+            for entry, reason in refused.items():
+                entry.refusal = reason
+                self.fates.over(entry, "superseded", None, None)
+                self.on_refused(entry)
+        finally:
+            for entry in refused:
+                _tell(entry)
 
     def complete(self, entry: Entry) -> None:
         """The entry came with all its signatures; its row says so already."""
@@ -398,11 +414,16 @@ class Lifecycle:
         height: int | None = None,
         written_off: bool = False,
         is_unsure: bool = False,
+        tells: bool = True,
     ) -> None:
-        """The entry is over, for `cost` where one of our keys paid; what became of it is told unless that is unsure."""
+        """The entry is over, for `cost` where one of our keys paid; what became of it is told unless that is unsure.
+
+        `tells`: whoever waits for its next step.
+        """
         self.inflight.remove(entry)
         entry.state = "over"
-        _tell(entry)
+        if tells:
+            _tell(entry)
         line = self.sponsor.close(entry, cost, height=height, written_off=written_off)
         charged, at = self.sponsor.programmes.close(entry.client_hash, cost or 0), self._wall_ms()
         if state != "finished" and not is_unsure:

@@ -109,6 +109,13 @@ SIGNER_REFUSED = _reason("signer refused")
 NOT_READY = _reason("not ready")
 INTERNAL = _reason("internal error")
 
+IN_DOUBT = BUSY.but(
+    "whether it was accepted is not known, and it may still run: send the same bytes again, or subscribe to "
+    "tx-status/{hash}",
+    1_000,
+)
+"""Of what was claimed, or may have been, and neither kept nor surely let go of."""
+
 BY_FIELD = {
     "nonce": INVALID_NONCE,
     "value": INVALID_VALUE,

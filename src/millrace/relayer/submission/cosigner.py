@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
 from millrace.relayer.protocol import reasons
+from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.signing.handle import SignerError, SigningProcess
 from millrace.relayer.signing.wire import Answer
@@ -57,13 +58,17 @@ class Cosigner:
             raise SignerError("this relayer has no keys")
         answers = await _ask(signer, entries)
         signatures = []
+        refused: dict[Entry, Reason] = {}
         for entry, answer in zip(entries, answers, strict=True):
             if answer.refusal:
                 entry.sign_requests -= 1  # nothing was signed
-                self._lifecycle.withdraw(entry, reasons.SIGNER_REFUSED.but(answer.refusal))
+                if self._lifecycle.withdraw(entry):
+                    refused[entry] = reasons.SIGNER_REFUSED.but(answer.refusal)
             else:
                 signatures.append((entry, answer.signature))
         self._lifecycle.cosigned(signatures)
+        if refused:
+            await self._lifecycle.withdrawn(refused)
         return {entry: answer.refusal for entry, answer in zip(entries, answers, strict=True)}
 
     def send(self, entry: Entry) -> None:

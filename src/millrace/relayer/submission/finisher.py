@@ -261,7 +261,7 @@ class Finisher:
     def _answer_refused(self, item: Taken, why: str) -> None:
         """The signing process refused. What it may have signed before a restart may still run: that has not failed."""
         if item.entry.state == "over":
-            item.answer(reasons.SIGNER_REFUSED.but(why))
+            item.answer(item.entry.refusal or reasons.SIGNER_REFUSED.but(why))
         elif item.entry.broadcast and item.batch.origin.kind != "sign":
             self._answer_accepted(item, item.entry.tx)
         else:
@@ -371,6 +371,8 @@ def _why(error: JournalError) -> Reason:
     if isinstance(error, JournalFull):
         return reasons.BUSY.but("the journal is full", 1_000)
     if isinstance(error, ClaimsError):
+        if error.is_in_doubt:
+            return reasons.IN_DOUBT
         return reasons.NOT_READY.but("the claims cannot be written", 5_000)
     return reasons.NOT_READY.but("the journal cannot be written", 5_000)
 
