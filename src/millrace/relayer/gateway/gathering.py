@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from millrace.relayer.gateway.together import Lane
 from millrace.relayer.rules.slices import PART
 
-INTERVAL = 0.006
-"""Seconds from the first of a group to its departure, at most."""
+INTERVAL = 0.010
+"""Seconds from the first of a group to its departure, at most: a full group takes as long to come at 1,600 a second."""
 FULL = 2 * PART
 """Transactions with which a group departs at once."""
 LONG = PART // 2
