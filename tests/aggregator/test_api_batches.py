@@ -210,6 +210,7 @@ class Quoted(Struct):
     transaction: dict[str, Any]
 
 
+DEEP = msgspec.Raw(b'{"nonce":5,"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}")
 QUESTION = {"from": WRAPPED, "to": USDC, "amountIn": "1000000000000000"}
 
 
@@ -234,7 +235,9 @@ async def test_transactions_have_their_senders_nonces(chain: tuple[Service, Chai
     assert len(api.asked) == asked
 
 
-@pytest.mark.parametrize("said", [(500, {"nonce": 5}), (200, {"nonce": -1}), (200, {"nonce": "5"}), (200, [])])
+@pytest.mark.parametrize(
+    "said", [(500, {"nonce": 5}), (200, {"nonce": -1}), (200, {"nonce": "5"}), (200, []), (200, DEEP)]
+)
 async def test_an_answer_does_not_fail_for_a_nonce(chain: tuple[Service, ChainApi], said: tuple[int, Any]) -> None:
     """Where the chain API tells none, a quote's transaction has none, and batches count from 0."""
     service, api = chain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import random
 from decimal import Decimal
 from fractions import Fraction
@@ -17,8 +18,12 @@ from millrace.aggregator.quote import answer, pair_config
 from millrace.aggregator.responses import QuoteResponse
 from millrace.aggregator.settings import MIN_GAS_PRICE, AggregatorSettings
 from millrace.aggregator.snapshot import Snapshot, build
+from millrace.chain import call
+from millrace.chain.call import TokenPayment
+from millrace.dex.aggregator_contract import decode_arguments
 from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.document import TokenInfo, encode
+from millrace.dex.vault import Referral, execute
 from millrace.routing.limits import BOUNDLESS
 from millrace.routing.planner import Planner
 from millrace.routing.router import Route
@@ -189,6 +194,35 @@ REFERRALS = {"1": (0, 30), "2": (15, 20), "3": (30, 20), "4": (5000, 0), "5": (3
 def left(amount: int, bps: tuple[int, int]) -> int:
     """What the contract's two fees leave, each rounded down."""
     return amount - amount * bps[0] // 10_000 - amount * bps[1] // 10_000
+
+
+@pytest.mark.parametrize("fees", [(1, 0), (10, 25), (60, 60), (0, 200)])
+@pytest.mark.parametrize("token", [WRAPPED, USDC])
+def test_profit_with_a_referral_never_falls_as_the_amount_grows(token: str, fees: tuple[int, int]) -> None:
+    """What no cycle sells is not paid in, as the contract takes its fee of all that comes back; to 10^-6 of it."""
+    settings = AggregatorSettings(referrals={"7": fees})
+    deepest = max(pool.reserves[pool.index(token)] for pool in MARKET.pools if token in pool.tokens)
+    profits, best = [], 0
+    for shift in range(16, -6, -1):
+        amount = deepest >> shift if shift >= 0 else deepest << -shift
+        question = QuoteRequest(token_in=token, token_out=token, amount_in=amount, referral_id=7)
+        try:
+            quote = answer(snapshot(), question, settings)
+        except ApiError:
+            profits.append(0)
+            continue
+        assert int(quote.amount_in) <= amount
+        profits.append(int(quote.profit))  # type: ignore[arg-type]
+        program = decode_arguments(
+            call.parse(base64.b64decode(quote.tx_data)).args[3:]
+        )  # after token, amount, endpoint
+        payment = TokenPayment(token, 0, int(quote.amount_in))
+        paid = execute(program, [payment], snapshot().market, Referral(7, *fees)).amount_out
+        assert (paid, paid - int(quote.amount_in)) == (int(quote.amount_out), profits[-1])
+    for profit in profits:
+        assert profit >= best * (1 - 1e-6)
+        best = max(best, profit)
+    assert profits[-1] > 0
 
 
 @pytest.mark.parametrize("amount", [{"amount_in": 10**18}, {"amount_out": 10**6}])

@@ -25,6 +25,8 @@ REVERTED = {
     "scResults": {"ab": {"returnMessage": "Slippage limit exceeded: have 1, need 2"}},
 }
 
+DEEP = '{"a":' * 50_000 + "1" + "}" * 50_000
+
 
 def told(result: dict[str, Any]) -> dict[str, Any]:
     return {"data": {"result": result}, "error": "", "code": "successful"}
@@ -141,6 +143,8 @@ async def test_what_is_simulated_is_the_quotes_transaction(make: Make, gateway: 
         (200, "[]", "the gateway did not answer in its usual form"),
         (200, {"error": ""}, "the gateway did not answer in its usual form"),
         (200, {"data": {"result": {"status": 5}}}, "the gateway did not answer in its usual form"),
+        (200, DEEP, "the gateway did not answer in its usual form"),
+        (200, '{"data": {"result": ' + DEEP + "}}", "the gateway did not answer in its usual form"),
         (429, {}, "the gateway did not answer in its usual form"),
         (200, '{"data": "' + "x" * 2_000_000, "the gateway did not answer in its usual form"),
     ],

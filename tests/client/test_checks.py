@@ -208,6 +208,16 @@ def test_honest_quotes_are_signed(answer: dict[str, Any], asked: dict[str, Any])
     assert checked(answer, **asked).amount_in == 100
 
 
+def test_what_no_cycle_sells_may_stay_with_the_sender() -> None:
+    """Of arbitrage a service pays in what its cycles sell: at most what was asked for. Of a swap it is just that."""
+    same: dict[str, Any] = {"to_token": "A-1", "amount_in": 150}
+    answer = quote(TOKENS.replace(b"422d32", b"412d31"), to="A-1")
+    assert checked(answer, **same).amount_in == 100
+    for asked in ({"amount_in": 99}, {"to_token": "B-2"}):
+        with pytest.raises(Mismatch):
+            checked(answer, **(same | asked))
+
+
 @pytest.mark.parametrize("pay", ["A-1", "EGLD"])
 @pytest.mark.parametrize("get", ["B-2", "EGLD"])
 def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
@@ -236,6 +246,7 @@ def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
         ("from", quote(TOKENS, **{"from": "C-3"}), {}),
         ("to", quote(TOKENS, to="C-3"), {}),
         ("amountIn", quote(TOKENS, amountIn="101"), {}),
+        ("amountIn", quote(TOKENS), {"amount_in": 101}),
         ("amountOut", quote(TOKENS, amountOut="89"), {"amount_in": None, "amount_out": 90}),
         ("amountOutMin", quote(TOKENS, amountOutMin="88"), {}),
         ("amountOutMin", quote(TOKENS, amountOutMin="88", slippage=0.5), {}),

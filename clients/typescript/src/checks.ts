@@ -107,7 +107,8 @@ export function checkQuote(asked: QuoteParameters & Bounds, quote: Quote, sender
     throw new Mismatch("aggregator", "amountInMax", undefined, "a bound, as the service would choose how much is sold");
   }
   if (asked.amountIn === undefined) within("amountOut", whole("amountOut", quote.amountOut), BigInt(asked.amountOut));
-  else same("amountIn", amountIn, BigInt(asked.amountIn));
+  // Of arbitrage what no cycle sells may stay with the sender.
+  else if (plain(asked.from) !== plain(asked.to) || amountIn > BigInt(asked.amountIn)) same("amountIn", amountIn, BigInt(asked.amountIn));
   within("amountIn", amountIn, 0n, most);
   if (!quote.transaction) throw new ClientError("the quote has no transaction: this service does not know the parameter sender");
   const slippage = asked.slippage === undefined ? undefined : fraction("slippage", asked.slippage);

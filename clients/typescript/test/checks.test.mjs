@@ -70,6 +70,9 @@ test("tokens, input and least output are as asked, in the answer and in the call
   refuses("from", { from: "C" });
   refuses("to", { to: "C" });
   refuses("amountIn", { amountIn: "6" });
+  refuses("amountIn", {}, { amountIn: 6n });
+  assert.ok(check({ to: "A", transaction: token({}, { out: "00" }) }, { to: "A", amountIn: 6n })); // what no cycle sells stays
+  refuses("amountIn", { to: "A", transaction: token({}, { out: "00" }) }, { to: "A", amountIn: 4n });
   refuses("amountOutMin", { amountOutMin: "989" });
   refuses("transaction.data, least output", { transaction: token({}, { least: 989 }) });
   refuses("transaction.data, output token", { transaction: token({}, { out: "00" }) });

@@ -28,12 +28,6 @@ DEX_NAMES = {
 """Exchanges, by what pools call them."""
 
 
-def kept_input(done: Execution) -> int:
-    """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
-    token = done.fills[0].trade.token_in
-    return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
-
-
 def price_impact(fills: Sequence[Fill], paid: int) -> float:
     """1 - executed rate / the spot rate of the same route with fees. What stays of a cycle's input is in neither."""
     at_spot = spot_output(fills) if fills else 0.0

@@ -54,7 +54,7 @@ class Nonces:
         self.waiting += 1
         try:
             return await self._asked(sender)
-        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError, ValueError, RecursionError) as error:
             self.missed += 1
             log.debug("no nonce", extra={"sender": sender, "reason": str(error) or type(error).__name__})
             return None

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from millrace.aggregator import errors
-from millrace.aggregator.breakdown import kept_input, path_parts, pool_fees, price_impact
+from millrace.aggregator.breakdown import path_parts, pool_fees, price_impact
 from millrace.aggregator.dollars import Dollars
 from millrace.aggregator.least import least_input
 from millrace.aggregator.query import QuoteRequest
@@ -21,7 +21,7 @@ from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import tx_data
 from millrace.dex.constant_product import before_fees
 from millrace.routing.costs import Cost, Table
-from millrace.routing.plan import Ends, Execution, PlanError, cost_of, make_program
+from millrace.routing.plan import Ends, Execution, PlanError, cost_of, kept_input, make_program, taken_of
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Route
 
@@ -126,7 +126,8 @@ def _limits(snapshot: Snapshot, planner: Planner, request: QuoteRequest, setting
     if paths is None:
         paths = request.max_pools
         toll = request.gas_price * planner.router.rate(snapshot.wrapped, snapshot.inner(request.token_out))
-    return Limits(request.max_pools, paths, request.max_hops, request.include_lp_routes, left, toll)
+    bps = settings.referral_bps(request.referral_id)
+    return Limits(request.max_pools, paths, request.max_hops, request.include_lp_routes, left, toll, bps)
 
 
 def _route(
@@ -172,11 +173,7 @@ def _enough(request: QuoteRequest, settings: AggregatorSettings) -> list[int]:
 
 def _left(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> int:
     """What the contract's fees leave of a plan's output."""
-    return done.amount_out - _fee(done.amount_out, settings.referral_bps(request.referral_id))
-
-
-def _fee(gross: int, bps: tuple[int, int]) -> int:
-    return gross * bps[0] // BPS + gross * bps[1] // BPS
+    return done.amount_out - taken_of(done.amount_out, settings.referral_bps(request.referral_id))
 
 
 def _require_profit(done: Execution, request: QuoteRequest, settings: AggregatorSettings) -> None:
@@ -191,13 +188,13 @@ def _respond(
 ) -> QuoteResponse:
     done = route.execution
     bps = settings.referral_bps(request.referral_id)
-    fee = _fee(done.amount_out, bps)
+    fee = taken_of(done.amount_out, bps)
     paid = done.amount_out - fee
     cycle = request.token_in == request.token_out
     least = apply_slippage(paid, request.slippage)
     if cycle:
         least = max(least, done.amount_in)  # nobody signs a loss by accident
-    kept = kept_input(done) if cycle and done.fills else 0
+    kept = kept_input(done) if cycle else 0
     impact = price_impact(done.fills, done.amount_out - kept)
     if request.max_price_impact is not None and impact > request.max_price_impact:
         raise errors.price_impact(impact, request.max_price_impact)

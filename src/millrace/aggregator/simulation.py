@@ -100,7 +100,7 @@ class Simulations:
             return self._unknown(f"the gateway did not answer within {self._seconds:g} s")
         except _Refused as error:
             return self._unknown(f"the gateway refused: {error}")
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError, ValueError) as error:
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
             log.debug("no simulation", extra={"reason": str(error) or type(error).__name__})
             return self._unknown("the gateway did not answer in its usual form")
         finally:

@@ -18,7 +18,7 @@ from millrace.dex.aggregator_contract import FIXED
 from millrace.routing.execution import portion
 from millrace.routing.golden import golden_section
 from millrace.routing.outlets import Outlets
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, kept_input, taken_of
 from millrace.routing.route import NoRoute, Route
 from millrace.routing.walk import Walker
 
@@ -33,7 +33,8 @@ class Cycles(NamedTuple):
     """What is asked, and what may be asked of the market.
 
     `forward`: the best cycles for an amount, with another look in whole units or without; it raises `NoRoute` or
-    `PlanError`. `net`: what an answer pays, less its fee. `deadline` is on `time.monotonic`.
+    `PlanError`. `net`: what an answer pays, less its fee. `deadline` is on `time.monotonic`. `bps`: what the contract
+    takes of all that comes back; what no cycle sells then is not paid in, and they trade as much as pays with that.
     """
 
     token: str
@@ -43,24 +44,27 @@ class Cycles(NamedTuple):
     net: Callable[[Route], int]
     outlets: Outlets
     deadline: float
+    bps: tuple[int, int] = (0, 0)
 
     def best(self) -> Route:
         """The most profitable cycles. Raises `NoRoute`."""
-        amount, net = self.amount, self.net
+        amount, net = self.amount, self._left_of
         best: Route | None = None
         every: list[Execution] = []
         upper, sold = math.inf, 0
-        for part in (*self._parts(), amount):
+        parts, charged = self._parts(), any(self.bps)
+        for part in dict.fromkeys((*parts, amount)):
             if every and time.monotonic() > self.deadline:
                 break
             own, near = part == amount, sold >> CYCLE_LESS <= part <= sold << CYCLE_MORE
-            if sold and not (sold > amount if own else near):
+            # Where the contract takes its part, it pays to sell less than others do, nobody knows how much.
+            if sold and not (part in parts if charged else sold > amount if own else near):
                 continue  # cycles for it sell the same as others, or much less than could be sold
             with contextlib.suppress(NoRoute, PlanError):
                 found = self.forward(part, own and best is None)
                 if part >= amount:  # who has more can do the same and keep the rest
                     upper = min(upper, found.bound() - (part - amount))
-                if net(found) > part:
+                if charged or net(found) > part:
                     done = Route(self.with_less(found.execution), None)
                     if best is None or net(done) > net(best):
                         best, sold = done, _sold(found.execution.legs, self.token)
@@ -71,9 +75,21 @@ class Cycles(NamedTuple):
             best = other if best is not None and net(other) > net(best) else best
         if best is None or net(best) <= amount:
             best = self._earning_most(every)
-        if best is None or best.execution.amount_out <= amount:
+        if best is None or self._left(best.execution) <= amount:
             raise NoRoute("no profitable cycle")
-        return best.below(upper)
+        rest = max(0, kept_input(best.execution)) if charged else 0
+        if rest:
+            paid_in = Walker.replay(best.execution.legs, self.token, amount - rest, self.outlets)
+            best = Route(paid_in.done(self.token), None)
+        return best.below(upper - rest)
+
+    def _left_of(self, route: Route) -> int:
+        """What a plan pays, less its fee and what the contract takes."""
+        return self.net(route) - route.execution.amount_out + self._left(route.execution)
+
+    def _left(self, done: Execution) -> int:
+        """What a plan pays, less what the contract takes of it; what no cycle sells is not paid in."""
+        return done.amount_out - taken_of(done.amount_out - max(0, kept_input(done)), self.bps)
 
     def _earning_most(self, plans: Iterable[Execution]) -> Route | None:
         """Of cycles, with no more than there is sold, the one that earns most, whatever their fees."""
@@ -81,7 +97,7 @@ class Cycles(NamedTuple):
         for plan in plans:
             with contextlib.suppress(PlanError):
                 done = self.with_less(plan)
-                most = done if most is None or done.amount_out > most.amount_out else most
+                most = done if most is None or self._left(done) > self._left(most) else most
         return None if most is None else Route(most, None)
 
     def _parts(self) -> list[int]:
@@ -127,16 +143,16 @@ class Cycles(NamedTuple):
 
         def worth(part: float) -> int:
             try:
-                return cut(part).amount_out
+                return self._left(cut(part))
             except PlanError:
                 return 0
 
         whole = cut(1.0)
-        if worth(SLIGHTLY_LESS) <= whole.amount_out:
+        if worth(SLIGHTLY_LESS) <= self._left(whole):
             return whole
         tried = golden_section(worth)
         part = max(tried, key=lambda part: tried[part])
-        return cut(part) if tried[part] > whole.amount_out else whole
+        return cut(part) if tried[part] > self._left(whole) else whole
 
 
 def _sold(legs: Iterable[AnyLeg], token: str) -> int:

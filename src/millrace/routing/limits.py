@@ -31,6 +31,7 @@ class Limits(NamedTuple):
 
     `budget` is what its trades may take of the transaction, `planned`. `toll` is the worth of a unit of gas at the full
     price, in smallest units of the output: what earns less than it adds to the fee is left out. At 0 fees do not count.
+    `bps` is what the contract takes of all that comes back, which decides how much of a cycle pays.
     """
 
     pools: int = 64
@@ -39,6 +40,7 @@ class Limits(NamedTuple):
     liquidity: bool = False
     budget: Cost = BOUNDLESS
     toll: float = 0.0
+    bps: tuple[int, int] = (0, 0)
 
     def less(self, cost: Cost) -> Limits:
         """What is left besides a step that takes so much."""

@@ -16,6 +16,7 @@ from millrace.dex.operations import RATED
 from millrace.dex.pool import Pool
 from millrace.dex.rate import RatePool
 from millrace.dex.run import Step
+from millrace.dex.vault import TOTAL_BPS
 from millrace.routing.costs import Cost, Table, total
 from millrace.routing.venue import Trade
 
@@ -107,6 +108,19 @@ class Execution(NamedTuple):
     def execution(self) -> Execution:
         """The plan itself."""
         return self
+
+
+def kept_input(done: Execution) -> int:
+    """What a cycle plan leaves of its input: it is part of the output. Below 0 if a cycle trades what another paid."""
+    if not done.fills:
+        return done.amount_in
+    token = done.fills[0].trade.token_in
+    return done.amount_in - sum(fill.amount_in for fill in done.fills if fill.trade.token_in == token)
+
+
+def taken_of(paid: int, bps: tuple[int, int]) -> int:
+    """What two fees take of an output, each rounded down on its own as the contract does."""
+    return paid * bps[0] // TOTAL_BPS + paid * bps[1] // TOTAL_BPS
 
 
 def spot_output(fills: Sequence[Fill]) -> float:

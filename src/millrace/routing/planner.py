@@ -16,7 +16,7 @@ from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
 from millrace.routing.execution import execute, execute_paths
 from millrace.routing.liquidity import Desk, Issuers, redeem_and_sell, ways, within
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of
+from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of, taken_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
 from millrace.routing.walk import Walker
@@ -134,8 +134,12 @@ class Planner:
             ):
                 raise NoRoute("no path between tokens within the limits")
             raise PlanError("no plan executes this amount")
-        best = max(found, key=lambda route: net_of(route.execution, self.table, limits.toll))
+        best = max(found, key=lambda route: self._gain(route.execution, limits))
         return best._replace(gap=None)
+
+    def _gain(self, done: Execution, limits: Limits) -> int:
+        """What a plan pays less its fees, and less what is paid in: of cycles not all that there is need be."""
+        return net_of(done, self.table, limits.toll) - taken_of(done.amount_out, limits.bps) - done.amount_in
 
     def ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""

@@ -260,8 +260,9 @@ class Router(Answers):
         def forward(part: int, looks: bool) -> Route:
             return self._forward(asked._replace(amount_in=part), COARSE_LOOKS if looks else 0)
 
-        token, net = asked.token_in, partial(self._net, limits=asked.limits)
-        return Cycles(token, asked.amount_in, self.depth(token), forward, net, self.outlets, asked.deadline).best()
+        token, limits = asked.token_in, asked.limits
+        there = self.depth(token), forward, partial(self._net, limits=limits), self.outlets
+        return Cycles(token, asked.amount_in, *there, asked.deadline, limits.bps).best()
 
     def _gains_astray(self, route: Route, asked: Question) -> bool:
         """Whether edges astray could make the answer just found a better one."""

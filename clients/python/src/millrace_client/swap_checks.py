@@ -89,7 +89,8 @@ def checked_quote(
     _require_token("from", whole.from_, from_token)
     _require_token("to", whole.to, to_token)
     sold = whole.amount_in
-    if amount_in not in (None, sold):
+    less = sold is not None and sold < (amount_in or 0) and from_token == to_token  # what no cycle sells stays
+    if amount_in not in (None, sold) and not less:
         raise Mismatch("aggregator", "amountIn", sold, amount_in)
     if sold is not None and bounds.amount_in_max is not None and sold > bounds.amount_in_max:
         raise Mismatch("aggregator", "amountIn", sold, f"at most {bounds.amount_in_max}")
