@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -258,6 +259,30 @@ async def test_who_stands_by_says_so_to_operators(several: Several) -> None:
     assert two.service.metrics_port == port
     _, metrics = await looked_at(port, "metrics")
     assert "relayer_standing_by 0.0" in metrics and "relayer_lease_seconds_left" in metrics
+
+
+async def test_a_copied_folder_stands_by_beside_the_other(several: Several, tmp_path: Path) -> None:
+    """Neither knows what the other signs: the copy says so, and has the seat when the other is gone."""
+    one = await several.start("one")
+    await one.end()
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    one = await several.start("one")
+    (port,) = free_ports(1)
+    starting = asyncio.create_task(several.start("copy", metrics_port=port))
+    try:
+        async with asyncio.timeout(10):
+            while "a copy of this folder" not in (await looked_at(port, "health"))[1]:
+                assert not starting.done()
+                await asyncio.sleep(0.005)
+        assert "relayer_standing_by 1.0" in (await looked_at(port, "metrics"))[1]
+        assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+        await one.end()
+        copy = await starting
+        (entry,) = copy.service.lifecycle.inflight.entries()
+        assert entry.client_hash == client_hash(transfer(ALICE, 0))
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 async def test_who_waits_for_the_claims_server_does_not_stand_by(several: Several) -> None:
