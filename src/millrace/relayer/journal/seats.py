@@ -288,6 +288,11 @@ class Claimed(NamedTuple):
         """Whether it may still run, as far as its holder has told."""
         return self.state == "journalled"
 
+    @property
+    def may_have_run(self) -> bool:
+        """Of what is over: it did, or its nonce was used while nobody was told by what, so that its fee counts."""
+        return self.state == "finished" or int(self.cost or 0) > 0
+
 
 class Shared(NamedTuple):
     """A claim as a row of the journal, when it ended, and whether it is known to have failed."""

@@ -341,11 +341,11 @@ class Sharing:
         else:
             self._progress.failed.append((sender, nonce))
 
-    def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
-        """What was written off cannot run any more."""
+    def written_off_is_over(self, sender: bytes, nonce: int, state: str, cost: str | None, now_ms: int) -> None:
+        """What was written off ran, or cannot run any more; without a cost that stays its fee."""
         self._open.pop((sender, nonce), None)
         self._failed.discard((sender, nonce))
-        self._progress.ends.append((sender, nonce, None, "superseded", None, now_ms))
+        self._progress.ends.append((sender, nonce, None, state, cost, now_ms))
 
     def sent(self, sender: bytes, nonce: int) -> None:
         """What was only signed is to be broadcast; see `flush`."""
