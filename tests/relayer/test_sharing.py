@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -258,6 +259,30 @@ async def test_who_stands_by_says_so_to_operators(several: Several) -> None:
     assert two.service.metrics_port == port
     _, metrics = await looked_at(port, "metrics")
     assert "relayer_standing_by 0.0" in metrics and "relayer_lease_seconds_left" in metrics
+
+
+async def test_a_copied_folder_stands_by_beside_the_other(several: Several, tmp_path: Path) -> None:
+    """Neither knows what the other signs: the copy says so, and has the seat when the other is gone."""
+    one = await several.start("one")
+    await one.end()
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    one = await several.start("one")
+    (port,) = free_ports(1)
+    starting = asyncio.create_task(several.start("copy", metrics_port=port))
+    try:
+        async with asyncio.timeout(10):
+            while "a copy of this folder" not in (await looked_at(port, "health"))[1]:
+                assert not starting.done()
+                await asyncio.sleep(0.005)
+        assert "relayer_standing_by 1.0" in (await looked_at(port, "metrics"))[1]
+        assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+        await one.end()
+        copy = await starting
+        (entry,) = copy.service.lifecycle.inflight.entries()
+        assert entry.client_hash == client_hash(transfer(ALICE, 0))
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 async def test_who_waits_for_the_claims_server_does_not_stand_by(several: Several) -> None:
@@ -844,7 +869,7 @@ async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: S
             while not lifecycle.inflight.entries():
                 await asyncio.sleep(0)
         lifecycle.nonce_moved(ALICE.public, 1)
-    assert await late == ["nonce too low"]
+    assert await late == ["relayer busy"]
     assert not told and await lifecycle.fates.find(client_hash(tx)) is None
 
 
@@ -922,6 +947,50 @@ async def test_what_ran_and_another_gave_up_is_refused_in_its_words(several: Sev
     assert one.service.lifecycle.write_off(client_hash(tx))
     await told_over(two, 0)
     assert await submit(two, tx) == ["written off"]
+
+
+async def ended(relayer: Relayer, nonce: int) -> tuple[str, str | None]:
+    """State and cost of a claim of ALICE, once its holder has told its end."""
+    async with asyncio.timeout(20):
+        while True:
+            claimed = (await relayer.service.sharing.whose([(ALICE.public, nonce)]))[ALICE.public, nonce]
+            if claimed.ended_ms is not None:
+                return claimed.state, claimed.cost
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_what_may_have_run_unseen_is_accepted_by_any_of_them(several: Several, is_lost: bool) -> None:
+    """Its nonce was used, and where events were lost nobody knows by what: else it never ran, and is told so."""
+    one, two = await several.start("one"), await several.start("two")
+    tx = transfer(ALICE, 0)
+    assert await submit(one, tx) == ["ok"]
+    if is_lost:
+        one.service.lifecycle.events_lost()
+    one.service.lifecycle.nonce_moved(ALICE.public, 1)
+    assert await ended(two, 0) == ("superseded", str(100_000 * 10**9) if is_lost else "0")
+    several.world.api.set(ALICE.public, 1, 10**18)
+    assert await submit(two, tx) == ["pending" if is_lost else "nonce too low"]
+
+
+@pytest.mark.parametrize("what", ["ran", "another ran", "lost"])
+async def test_what_was_written_off_ends_as_what_it_is(several: Several, what: str) -> None:
+    """All hear what became of it: a block had it, its nonce was used by another, or nobody knows."""
+    one, two = await several.start("one"), await several.start("two")
+    tx, lifecycle = transfer(ALICE, 0), one.service.lifecycle
+    assert await submit(one, tx) == ["ok"]
+    (entry,) = lifecycle.inflight.entries()
+    assert lifecycle.write_off(client_hash(tx))
+    if what == "ran":
+        await ran(several, [one], entry.tx)
+    else:
+        if what == "lost":
+            lifecycle.events_lost()
+        lifecycle.nonce_moved(ALICE.public, 1)
+    cost = "0" if what == "another ran" else str(100_000 * 10**9)
+    assert await ended(two, 0) == ("finished" if what == "ran" else "superseded", cost)
+    several.world.api.set(ALICE.public, 1, 10**18)
+    assert await submit(two, tx) == ["nonce too low" if what == "another ran" else "pending"]
 
 
 async def test_what_cannot_be_asked_is_not_refused_for_good(several: Several) -> None:

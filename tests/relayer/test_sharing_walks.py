@@ -207,6 +207,16 @@ class Relayer:
         book = AccountBook()
         book.learn_from_api(ALICE.public, self.walk.nonce, 10**21, None, 0.0, b"")
         lifecycle.on_refused = self._refused
+        withdraw = lifecycle.withdraw
+
+        def withdrawn(entry: Entry) -> bool:
+            """Who is killed before it has told so is asked for the same bytes again."""
+            is_given_back = withdraw(entry)
+            if is_given_back:
+                self._refused(entry)
+            return is_given_back
+
+        lifecycle.withdraw = withdrawn  # type: ignore[method-assign]
         self.lifecycle, self.book = lifecycle, book
         cosigner = Cosigner(lifecycle, lambda: self.signer, self._send)  # type: ignore[arg-type, return-value]
         accounts = AccountSource(book, None)

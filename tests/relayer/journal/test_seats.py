@@ -19,7 +19,7 @@ from millrace.relayer.journal import sharing as sharing_module
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.progress import Progress
-from millrace.relayer.journal.seats import SeatError, Seats, Shared
+from millrace.relayer.journal.seats import UNTOLD, SeatError, Seats, Shared, TwinError
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
 from millrace.relayer.journal.sharing import RETRY_SECONDS, ClaimDamaged, ClaimsError, Sharing, TakenElsewhere
 from millrace.relayer.journal.submissions import Record
@@ -98,6 +98,48 @@ async def test_as_many_have_seats_as_there_are(opened: Open) -> None:
         await opened(seats=3).open()
     with pytest.raises(Refused, match="synchronous_standby_names"):
         await opened(needs_standby=True).open()
+
+
+async def test_a_copied_folder_has_no_seat_beside_the_other(opened: Open) -> None:
+    """From the moment on at which one of them has sat down; the other may when that one has left."""
+    one, copy, third = opened(), opened(), opened()
+    await sat(one, A)
+    await copy.open()
+    with pytest.raises(TwinError, match="host:/a"):
+        await copy.sit(A, "host:/copy")
+    await sat(third, B)
+    number = one.number
+    await one.leave()
+    seat = await copy.sit(A, "host:/copy")
+    assert seat is not None and seat.number == number
+
+
+async def test_of_a_folder_at_two_seats_nobody_knows_all(opened: Open, postgres: Postgres) -> None:
+    """What was claimed for one of them by a copy is not in its journal, however many reservations that has."""
+    seats = opened()
+    await sat(seats, A)
+    await seats.settle_in(A, 5)
+    await seats.leave()
+    postgres.sql(f"UPDATE \"{seats._schema}\".seats SET folder = '{A}', reservations = 3 WHERE seat = 1")
+    seat = await seats.sit(A, "host:/a")
+    assert seat is not None and (seat.number, seat.reservations) == (0, UNTOLD)
+    await seats.settle_in(A, 5)
+    await seats.leave()
+    postgres.sql(f"UPDATE \"{seats._schema}\".seats SET folder = '{B}' WHERE seat = 1")
+    seat = await seats.sit(A, "host:/a")
+    assert seat is not None and (seat.number, seat.reservations) == (0, 5)
+
+
+async def test_who_left_before_it_knew_all_knows_less_than_all(opened: Open) -> None:
+    """A folder that took another's seat and ended before it had read the claims has to read them the next time."""
+    first, other = opened(seats=1), opened(seats=1)
+    await sat(first, A)
+    await first.settle_in(A, 5)
+    await first.leave()
+    await sat(other, B)
+    await other.leave()
+    seat = await other.sit(B, "host:/b")
+    assert seat is not None and (seat.folder, seat.reservations) == (B, UNTOLD)
 
 
 async def test_claims_of_the_version_before_are_brought_up_to_date(opened: Open, postgres: Postgres) -> None:

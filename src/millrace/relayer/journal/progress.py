@@ -41,10 +41,13 @@ ON CONFLICT (seat) DO UPDATE SET position = greatest(kept_up_to.position, exclud
 """
 
 
+ToldEnd = tuple[bytes, int, bytes | None, str, str | None, int | None]
+
+
 class Progress(msgspec.Struct):
     """What is told beside claims, with the next renewal: how claims ended, and how far their holder has come."""
 
-    ends: list[tuple[bytes, int, bytes | None, str, str | None, int | None]] = []
+    ends: list[ToldEnd] = []
     """Without a hash it is whatever has the nonce, without a cost that stays what it was."""
     failed: list[tuple[bytes, int]] = []
     """What did cost its fee and is known to have failed, by the end that is told with it or before."""
@@ -98,10 +101,21 @@ async def tell(connection: Connection, seat: int, progress: Progress, ahead_ms: 
     if progress.signed:
         await connection.execute(_SIGNED, seat, *columns_of(progress.signed, 3))
     if progress.ends:
-        ends = [(*item[:5], None if item[5] is None else item[5] + ahead_ms) for item in progress.ends]
+        ends = [(*item[:5], None if item[5] is None else item[5] + ahead_ms) for item in _last(progress.ends)]
         await connection.execute(_END, seat, *columns_of(ends, 6))
     if progress.failed:
         await connection.execute(_FAILED, seat, *columns_of(progress.failed, 2))
+
+
+def _last(ends: Sequence[ToldEnd]) -> Collection[ToldEnd]:
+    """One for each claim, as of several for a row the server takes any: what was written off may be over by now."""
+    last: dict[tuple[bytes, int], ToldEnd] = {}
+    for item in ends:
+        before = last.get(item[:2])
+        if before is not None and item[4] is None:
+            item = *item[:4], before[4], item[5]
+        last[item[:2]] = item
+    return last.values()
 
 
 def columns_of(rows: Collection[Sequence[Any]], count: int) -> list[list[Any]]:

@@ -45,6 +45,8 @@ MAKING_SECONDS = 600.0
 """For indexes that an earlier version did not have: some 4 s for a million claims on a busy machine."""
 _VERSION = 2
 _NO_LIMITS: Mapping[str, Limits] = MappingProxyType({})
+UNTOLD = 2**63 - 1
+"""Reservations of a seat whose holder has yet to know all: no journal has so many."""
 GONE_SECONDS = 60
 """A seat whose lease has been over for so long is vacated when its portions are wanted."""
 
@@ -167,6 +169,21 @@ RETURNING position, portions, EXISTS (
 ), (SELECT sum(position) FROM seats)::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
 {programmes.ARE_THERE}, {_NAMES}
 """
+_TWIN = """
+SELECT place FROM seats WHERE folder = $1 AND word NOT IN ($2, '') AND expires_at > clock_timestamp() LIMIT 1
+"""
+_SIT = f"""
+UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3), folder = $4,
+    reservations = CASE WHEN folder <> $4 OR EXISTS (
+        SELECT 1 FROM seats AS other WHERE other.seat <> seats.seat AND other.folder = $4
+    ) THEN {UNTOLD} ELSE reservations END
+WHERE seat = (
+    SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp()
+    ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+RETURNING *, {_NAMES} AS names, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+"""
+"""At once with the folder, under a lock of that: of two that start with one folder the other finds it."""
 _SUMS = """
 WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
 SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
@@ -205,11 +222,16 @@ class SeatError(Exception):
     """The seat is not ours any more, or the server is not what it was; the text says what to do."""
 
 
+class TwinError(Exception):
+    """A living relayer has this folder's identity: a copy of it, or this one before it was killed. Where that is."""
+
+
 class Seat(NamedTuple):
     """A seat as its last holder left it."""
 
     number: int
     folder: str
+    """Ours, with `UNTOLD` reservations, where that was another one, or has been at another seat since."""
     reservations: int
     position: int
     open_since: int
@@ -265,6 +287,11 @@ class Claimed(NamedTuple):
     def is_open(self) -> bool:
         """Whether it may still run, as far as its holder has told."""
         return self.state == "journalled"
+
+    @property
+    def may_have_run(self) -> bool:
+        """Of what is over: it did, or its nonce was used while nobody was told by what, so that its fee counts."""
+        return self.state == "finished" or int(self.cost or 0) > 0
 
 
 class Shared(NamedTuple):
@@ -374,7 +401,8 @@ class Seats:
         """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken.
 
         Asked again, as the answer was lost, it is the same one.
-        Raises `Unavailable` while the server has fewer commits than were known.
+        Raises `Unavailable` while the server has fewer commits than were known, `TwinError` while another holder of a
+        seat has the same folder.
         """
 
         async def work(connection: Connection) -> tuple[Any, int]:
@@ -382,14 +410,12 @@ class Seats:
                 commits = int(await connection.fetchval(_COMMITS))
                 if commits < self.commits:
                     raise Unfit(self._forgotten(commits))
+                await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", folder)
+                twin = await connection.fetchval(_TWIN, folder, self._word)
+                if twin is not None:
+                    raise TwinError(twin)
                 asked = self.clock.asked()
-                row = await connection.fetchrow(
-                    "UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3)"
-                    " WHERE seat = (SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp() "
-                    "ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED) "
-                    f"RETURNING *, {_NAMES} AS names, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms",
-                    self._word, place, self.seconds, folder,
-                )  # fmt: skip
+                row = await connection.fetchrow(_SIT, self._word, place, self.seconds, folder)
                 if row is None:  # what was read counts once a commit behind it is acknowledged: this makes it one
                     await connection.execute("SELECT pg_logical_emit_message(true, 'millrace', '')")
                 else:

@@ -23,7 +23,7 @@ from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.journal.progress import Progress
 from millrace.relayer.journal.questions import Questions
-from millrace.relayer.journal.seats import Claimed, Made, Seat, SeatError, Seats, Shared
+from millrace.relayer.journal.seats import Claimed, Made, Seat, SeatError, Seats, Shared, TwinError
 from millrace.relayer.journal.server_clock import wall_ms
 from millrace.relayer.journal.submissions import End, Record
 from millrace.relayer.journal.waiting import Waiting, charged_of, name_of, next_group, settle
@@ -85,6 +85,8 @@ class TakenElsewhere(NonceTaken):
 
 
 ALL_TAKEN = "stands by: all seats are taken"
+TWIN = "stands by: a seat is had by a copy of this folder, or still by this one's last relayer"
+STANDS_BY = ALL_TAKEN, TWIN
 UNSERVED = "waits for the claims' server: the log says why"
 """It does not answer, or is not fit to be used."""
 
@@ -130,7 +132,7 @@ class Sharing:
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self.no_seat = ""
-        """Why it has none so far, `ALL_TAKEN` or `UNSERVED`; empty before that is known, and with a seat."""
+        """Why it has none so far, one of `STANDS_BY` or `UNSERVED`; empty before that is known, and with a seat."""
         self._has_cursor = False
         """Whether the seat says where reading the events goes on."""
         self._queue: list[Waiting] = []
@@ -198,8 +200,11 @@ class Sharing:
     # ---- the seat
 
     async def sit(self) -> Seat:
-        """Wait for a seat, and take it. Raises `OSError` where the server refuses."""
-        told = False
+        """Wait for a seat, and take it. Raises `OSError` where the server refuses.
+
+        Not beside another relayer with this folder's identity: neither would know what the other signs, and takes for
+        the folder's own what both did.
+        """
         while True:
             try:
                 self._seats.commits = max(
@@ -207,19 +212,25 @@ class Sharing:
                 )
                 self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
                 self._remember(self._seats.commits)
-                self.no_seat = "" if self.seat is not None else ALL_TAKEN
+                if self.seat is None:
+                    self._stand_by(ALL_TAKEN)
             except Unavailable as error:
                 self.no_seat = UNSERVED
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
+            except TwinError as error:
+                self._stand_by(TWIN, place=str(error))
             if self.seat is not None:
+                self.no_seat = ""
                 self._position, self._has_cursor = self.seat.position, self.seat.cursor is not None
                 self.portions.begin(self.seat.portions)
                 log.info("seat taken", extra={"seat": self.seat.number})
                 return self.seat
-            if self.no_seat == ALL_TAKEN and not told:
-                told = True
-                log.warning("standing by: all seats are taken")
             await asyncio.sleep(TELL_SECONDS)
+
+    def _stand_by(self, why: str, **more: str) -> None:
+        if self.no_seat != why:
+            log.warning(why, extra=more)
+        self.no_seat = why
 
     async def settle_in(self) -> None:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
@@ -330,11 +341,11 @@ class Sharing:
         else:
             self._progress.failed.append((sender, nonce))
 
-    def written_off_is_over(self, sender: bytes, nonce: int, now_ms: int) -> None:
-        """What was written off cannot run any more."""
+    def written_off_is_over(self, sender: bytes, nonce: int, state: str, cost: str | None, now_ms: int) -> None:
+        """What was written off ran, or cannot run any more; without a cost that stays its fee."""
         self._open.pop((sender, nonce), None)
         self._failed.discard((sender, nonce))
-        self._progress.ends.append((sender, nonce, None, "superseded", None, now_ms))
+        self._progress.ends.append((sender, nonce, None, state, cost, now_ms))
 
     def sent(self, sender: bytes, nonce: int) -> None:
         """What was only signed is to be broadcast; see `flush`."""

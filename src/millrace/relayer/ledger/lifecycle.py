@@ -258,7 +258,7 @@ class Lifecycle:
             written_off = self.sponsor.written_off.take(tx_hash)
             if written_off is not None:
                 self.sponsor.balances.paid(written_off.key, written_off.fee, height)
-                self._written_off_is_over(written_off, "state = 'finished'")
+                self._written_off_is_over(written_off, "finished")
             elif paid is not None:  # by another relayer of our keys, or signed before a safe start, or given up here
                 self.sponsor.balances.paid(*paid, height)
             return None
@@ -290,7 +290,7 @@ class Lifecycle:
                 self.on_refused(entry)
         is_surely_another = not self._losses
         for item in self.sponsor.nonce_used(sender, nonce, surely_another=is_surely_another):
-            self._written_off_is_over(item, _NEVER_RAN if is_surely_another else "")
+            self._written_off_is_over(item, never_ran=is_surely_another)
 
     def waits_below(self, sender: bytes, nonce: int) -> bool:
         """Whether anything of the sender's ends when the chain is at this nonce."""
@@ -439,17 +439,18 @@ class Lifecycle:
             further.append(lambda connection: drop_write_off(connection, entry.client_hash))
         self._journal.ended([end], [] if line is None else [line], *further)
 
-    def _written_off_is_over(self, item: WrittenOffFee, known: str = "") -> None:
-        """Its nonce is used: its row may be forgotten like any other. `known`: an assignment of what it came to."""
+    def _written_off_is_over(self, item: WrittenOffFee, state: str = "superseded", *, never_ran: bool = False) -> None:
+        """Its nonce is used: its row may be forgotten like any other."""
         now, row = self._wall_ms(), (item.sender, item.nonce)
-        assignments = f"ended_ms = ?{', ' if known else ''}{known}"
+        assignments = f"ended_ms = ?, state = ?{f', {_NEVER_RAN}' if never_ran else ''}"
 
         def write(connection: sqlite3.Connection) -> None:
-            connection.execute(f"UPDATE submissions SET {assignments} WHERE sender = ? AND nonce = ?", (now, *row))
+            values = now, state, *row
+            connection.execute(f"UPDATE submissions SET {assignments} WHERE sender = ? AND nonce = ?", values)
 
         self._journal.change(write)
         if self._journal.sharing is not None:
-            self._journal.sharing.written_off_is_over(*row, now)
+            self._journal.sharing.written_off_is_over(*row, state, "0" if never_ran else None, now)
 
     def _give_up(self, entry: Entry) -> None:
         entry.state = "expired"

@@ -37,6 +37,11 @@ part at hand."""
 _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
+_UNSEEN = reasons.BUSY.but(
+    "its nonce is used, and whether by it is not known: send the same bytes again, or subscribe to tx-status/{hash}",
+    1_000,
+)
+
 SIGNED_BEFORE = reasons.NONCE_TOO_LOW.but(
     "another transaction with this nonce was signed, and no second one is; where the nonce is not used yet, its sender "
     "can use it without this relayer"
@@ -233,7 +238,7 @@ class Finisher:
             if entry.chain_hash and entry.refusal is None:
                 done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
             elif entry.state == "over":
-                item.answer(entry.refusal or reasons.NONCE_TOO_LOW)
+                item.answer(entry.refusal or _UNSEEN)
             elif entry.kind == "broadcast":
                 self._lifecycle.complete(entry)
                 done.append((item, Signed(journalled, entry.tx)))
@@ -253,7 +258,7 @@ class Finisher:
                 self._answer_refused(item, refusals[item.entry])
             elif item.entry.state == "over":
                 # Its nonce passed while the signer worked: nothing can come of it any more.
-                item.answer(item.entry.refusal or reasons.NONCE_TOO_LOW)
+                item.answer(item.entry.refusal or _UNSEEN)
             else:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
@@ -285,7 +290,7 @@ class Finisher:
             if entry.chain_hash:
                 continue
             if entry.state == "over":
-                item.answer(entry.refusal or reasons.NONCE_TOO_LOW)
+                item.answer(entry.refusal or _UNSEEN)
             elif entry.broadcast and item.batch.origin.kind != "sign":
                 self._answer_accepted(item, entry.tx)
             else:
@@ -329,8 +334,10 @@ def answer_elsewhere(parsed: Parsed, claimed: Claimed, *, is_past: bool = False)
         return answer_to_other(tx.nonce, claimed)
     if claimed.is_open and not claimed.is_kept:
         return _ELSEWHERE
-    if claimed.state == "superseded":
-        return _WRITTEN_OFF if claimed.ended_ms is None else _SUPERSEDED
+    if claimed.state == "superseded" and claimed.ended_ms is None:
+        return _WRITTEN_OFF
+    if claimed.state == "superseded" and not claimed.may_have_run:
+        return _SUPERSEDED
     if kind == "broadcast":
         if claimed.is_open and claimed.kind == "sign":
             return _ELSEWHERE
@@ -357,7 +364,7 @@ def _not_over(new: list[Taken]) -> list[Taken]:
     """Those whose nonce has not passed since they were taken: the row of such a one would never end."""
     for item in new:
         if item.entry.state == "over":
-            item.answer(item.entry.refusal or reasons.NONCE_TOO_LOW)
+            item.answer(item.entry.refusal or _UNSEEN)
     return [item for item in new if item.entry.state != "over"]
 
 
