@@ -52,7 +52,8 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
     for a in names:
         for b in names:
             if a != b and spot.connected(a, b):
-                solve(graph.net, work, spot.search(a, b, max(1, spot.depth(a) // 20)), report)
+                asked = spot.search(a, b, max(1, spot.depth(a) // 20))
+                solve(graph.net, work, asked, every_edge(graph.net), report)
                 if (
                     prune(graph.net, work, 1, every_edge(graph.net, 1.0 / pools), 99)
                     and settle_route(work, every_edge(graph.net), 1)[0] > 1

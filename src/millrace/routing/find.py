@@ -63,7 +63,7 @@ def find(
     single path, unless that has longer ways than `hops`. `report` gets what the flow pays, too (scaled), fees not taken
     off; where one is held against others, they are.
     """
-    solve(net, w, q, report)
+    solve(net, w, q, room, report)
     seeds = w.n[EDGES]
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]

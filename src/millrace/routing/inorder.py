@@ -209,7 +209,7 @@ def find_in_order(
 
     The bound is one on the output over all of `net`, in which the question is `q`: the dual's value at the same prices.
     """
-    solve(within, w, oq, report)
+    solve(within, w, oq, room, report)
     bound, _ = upper_bound(net, w, q, 0.0)
     report[UPPER] = bound * w.unit[0]
     count = extract(within, w, m, oq, room, paths, hops, edges, flows)

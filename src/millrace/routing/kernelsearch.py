@@ -60,7 +60,7 @@ class Ways(NamedTuple):
 class Found(NamedTuple):
     """What one search has found, and the bound on the output of any plan; amounts are scaled.
 
-    `upper_path` bounds what a single path pays, `paid` is what the flow is
+    `upper_path` bounds what a single path leaves after its fee, `paid` is what the flow is
     thought to pay. There is a single path only if it pays nearly as much, and a split only if it could pay more.
     """
 

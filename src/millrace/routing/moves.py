@@ -45,6 +45,8 @@ class Moves(NamedTuple):
     s: FloatTable = sized(MOVES, LONGEST)  # (move, place): sqrt(price) of the token behind it, off the route
     reach: FloatTable = sized(MOVES, MAX_TOKENS)  # (move, local token): the inverse Hessian times the gradient of z
     norm: Floats = sized(MOVES)  # that, times the gradient
+    between: FloatTable = sized(MOVES, MOVES)  # (move, move): that of one, times the gradient of the other
+    meets: Floats = sized(MOVES)  # the same with the edge that may go
     refused: Bools = sized(MAX_EDGES)  # by local edge: exchanging it has not helped
     summit: Bools = sized(MAX_EDGES)  # by local edge: live in the best route
     summit_s: Floats = sized(MAX_TOKENS)  # by local token
@@ -230,7 +232,7 @@ def _write(m: Moves, i: int, size: int, a: int, b: int, z: float, ca: float, cb:
 
 @kernel
 def weigh_moves(w: Work, m: Moves, room: Room, count: int) -> None:
-    """Factor the Hessian at the route's prices, and write `M c`, `c' M c`, share and fee of every listed move."""
+    """Factor the Hessian at the route's prices, and write `M c`, all `c' M c`, share and fee of every listed move."""
     size = w.n[TOKENS]
     factor_hessian(w)
     for i in range(count):
@@ -248,6 +250,9 @@ def weigh_moves(w: Work, m: Moves, room: Room, count: int) -> None:
         for t in range(size):
             m.reach[i, t] = w.t_step[t]
         m.norm[i] = m.cb[i] * w.t_step[b] - m.ca[i] * w.t_step[a]
+    for i in range(count):
+        for j in range(count):
+            m.between[i, j] = m.cb[i] * m.reach[j, m.end[i]] - m.ca[i] * m.reach[j, m.start[i]]
 
 
 @kernel
@@ -331,17 +336,19 @@ def best_exchange(
         if e == row and m.owed[row] + z * z / p > best:
             best, out, choice, also = m.owed[row] + z * z / p, e, -1, -1
         for i in range(count):
+            m.meets[i] = cb * m.reach[i, b] - ca * m.reach[i, a]
+        for i in range(count):
             if e != row and w.t_list[m.start[i]] != row and w.t_list[m.end[i]] != row:
                 continue  # the same as with the first edge of the row
             freed, saved = _freed(w, m, e, i)
             left = free + freed - m.share[i]
             if left < 0.0:
                 continue
-            q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
+            q, r = m.meets[i], 1.0 + m.norm[i]
             gain, j = (r * z * z - 2.0 * q * z * m.z[i] + p * m.z[i] * m.z[i]) / (p * r - q * q), -1
             gain += saved - m.fee[i]
             if spare > 0:
-                more, j = _best_besides(m, count, left, i, a, b, z, ca, cb, p)
+                more, j = _best_besides(m, count, left, i, z, p)
                 gain += more
             if gain > best:
                 best, out, choice, also = gain, e, i, j
@@ -349,23 +356,24 @@ def best_exchange(
 
 
 @inlined
-def _best_besides(
-    m: Moves, count: int, left: float, i: int, a: int, b: int, z: float, ca: float, cb: float, p: float
-) -> tuple[float, int]:
-    """The best move of at most `left` besides move `i` instead of the edge a -> b: what it adds, and the move."""
+def _best_besides(m: Moves, count: int, left: float, i: int, z: float, p: float) -> tuple[float, int]:
+    """The best move of at most `left` besides move `i` instead of an edge: what it adds, and the move.
+
+    `meets` is that of the edge; `z` and `p` are its, as in `best_exchange`.
+    """
     best, choice = 0.0, -1
-    q, r = cb * m.reach[i, b] - ca * m.reach[i, a], 1.0 + m.norm[i]
+    q, r = m.meets[i], 1.0 + m.norm[i]
     determinant = p * r - q * q
+    x, y = (r * z - q * m.z[i]) / determinant, (p * m.z[i] - q * z) / determinant
+    p, q, r = p / determinant, q / determinant, r / determinant
     for j in range(count):
         if j == i or m.share[j] > left:
             continue
-        u = cb * m.reach[j, b] - ca * m.reach[j, a]  # how far the third depends on the other two
-        v = m.cb[i] * m.reach[j, m.end[i]] - m.ca[i] * m.reach[j, m.start[i]]
-        x, y = (r * u - q * v) / determinant, (p * v - q * u) / determinant
-        rest = m.z[j] - x * z - y * m.z[i]
-        gain = rest * rest / max(1.0 + m.norm[j] - x * u - y * v, 1e-9) - m.fee[j]
-        if rest > 0.0 and gain > best:
-            best, choice = gain, j
+        u, v = m.meets[j], m.between[i, j]  # how far the third depends on the other two
+        rest = m.z[j] - x * u - y * v
+        bends = max(1.0 + m.norm[j] - (r * u - 2.0 * q * v) * u - p * v * v, 1e-9)
+        if rest > 0.0 and rest * rest > (best + m.fee[j]) * bends:
+            best, choice = rest * rest / bends - m.fee[j], j
     return best, choice
 
 

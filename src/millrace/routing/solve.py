@@ -77,11 +77,12 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
 
 
 @kernel
-def bound_of_path(net: Net, w: Work, q: Search) -> float:
-    """An upper bound of what any single path could give, where the profitable pairs are listed.
+def bound_of_path(net: Net, w: Work, q: Search, room: Room) -> float:
+    """An upper bound of what any single path could leave after its fee, where the profitable pairs are listed.
 
     At any prices an output is at most the worth of the input and the best profits of the edges on the way (weak
-    duality); with those of all edges that is the bound of a split. One path has one edge at either end, few between.
+    duality); with those of all edges that is the bound of a split. One path has one edge at either end, few between,
+    and each takes its fee from what it earns.
     """
     first, last = 0.0, 0.0
     w.best[:] = 0.0
@@ -96,6 +97,7 @@ def bound_of_path(net: Net, w: Work, q: Search) -> float:
             profit = best_profit(net, e, sa, sb, w.point)
             if net.curve[e] >= 0:
                 profit += bought * w.point[1] * net.kerr[knot_at(net, net.curve[e], w.point[0])]
+            profit -= room.fee[e] * room.price if room.price > 0.0 else 0.0
             if is_source(w, q, w.l_from[i]):
                 first = max(first, profit)
             elif net.pdst[k] == q.sink:
@@ -250,11 +252,11 @@ def _price_leaves(net: Net, w: Work, sink: int) -> None:
 
 
 @kernel
-def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
+def solve(net: Net, w: Work, q: Search, room: Room, report: Floats) -> None:
     """Solve the dual of `q` over the net; leaves a working set without circulations, of the edges that matter.
 
-    `report` gets the upper bounds of the output of any split over the net and of a single path (scaled), and the
-    pruning level.
+    `report` gets the upper bounds of the output of any split over the net and of what a single path leaves after its
+    fee (scaled), and the pruning level.
     """
     value, listed = generate(net, w, q)
     settle_flows(w)
@@ -264,7 +266,7 @@ def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
             list_profitable(net, w, q, marginal(net, w, q))
         report[UPPER_PATH] = most_of_ends(net, q)
         if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
-            report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q) * w.unit[0])
+            report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q, room) * w.unit[0])
     bound, besides = upper_bound(net, w, q, value)
     report[UPPER], report[MORE] = bound * w.unit[0], besides * w.unit[0]
     report[LEVEL] = marginal(net, w, q)
