@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable
 
 from millrace.aggregator.referrals import Referrals
 from millrace.aggregator.settings import AggregatorSettings
@@ -18,16 +16,10 @@ from millrace.localnet.edges.control import Control
 from millrace.localnet.market.market import WRAPPED
 from millrace.localnet.settings import LocalnetSettings
 from millrace.runtime.http import HttpServer
+from waiting import until
 
 SENDER = b"\x07" * 32
 EGLD = 10**18
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for the service, which reads in the background (at most 20 s)."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_fees_are_what_the_contract_has_on_file() -> None:

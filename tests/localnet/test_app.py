@@ -23,6 +23,7 @@ from millrace.localnet.settings import NEVER, LocalnetSettings
 from millrace.relayer.network.chain_api import ChainApi
 from millrace.runtime import websocket
 from millrace.system.ports import free_ports
+from waiting import until
 
 EGLD = 10**18
 
@@ -180,9 +181,7 @@ async def test_each_notifier_is_told_everything() -> None:
     stop = asyncio.Event()
     task = asyncio.create_task(app.run(settings, stop))
     try:
-        async with asyncio.timeout(20):
-            while any(len(each.of("SaveBlock", 0)) < 3 for each in several):
-                await asyncio.sleep(0.02)
+        await until(lambda: all(len(each.of("SaveBlock", 0)) >= 3 for each in several))
     finally:
         stop.set()
         await asyncio.wait_for(task, 10)

@@ -12,8 +12,9 @@ from millrace.chain import outport
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.runtime import websocket
+from waiting import until
 
-from .helpers import WAIT, event, notifier, peers, save_block
+from .helpers import event, notifier, peers, save_block
 
 
 @asynccontextmanager
@@ -56,9 +57,7 @@ async def test_a_consumer_of_a_kilobyte_a_second(tmp_path: Path) -> None:
                 await node.save(save_block(0, nonce, events=[event(b"\1" * 32, "e", data=b"x" * 50_000)]))
                 assert (await good.event()).counter == running.journal.head
                 assert max(session.buffered for session in running.hub.sessions) < 1_000_000
-            async with asyncio.timeout(WAIT):
-                while len(running.hub.sessions) > 1:
-                    await asyncio.sleep(0.01)
+            await until(lambda: len(running.hub.sessions) <= 1)
             assert running.metrics.consumers_cut._value.get() == 1
             trickle.cancel()
             assert not good.ended.is_set()
@@ -74,15 +73,11 @@ async def test_half_open_sockets(tmp_path: Path) -> None:
     """A node and a consumer that are gone without a word are closed when they answer no ping; others are served on."""
     async with notifier(tmp_path, ping_interval=0.2, pong_timeout=0.2) as running, peers(running) as connect:
         async with raw(running.port, "/save"), raw(running.port, "/hub/ws"):
-            async with asyncio.timeout(WAIT):
-                while len(running.ingest.nodes) + len(running.hub.sessions) < 2:
-                    await asyncio.sleep(0.005)
+            await until(lambda: len(running.ingest.nodes) + len(running.hub.sessions) >= 2)
             silent = [*running.ingest.nodes, *running.hub.sessions]
             consumer, node = await connect.consumer(), await connect.node()
             await consumer.subscribe()
-            async with asyncio.timeout(WAIT):
-                while not all(session.closed for session in silent):
-                    await asyncio.sleep(0.005)
+            await until(lambda: all(session.closed for session in silent))
             assert {session.close_code for session in silent} == {websocket.NO_PONG}
             await node.save(save_block(0, 1))
             assert (await consumer.event()).counter == running.journal.head

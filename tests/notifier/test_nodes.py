@@ -18,6 +18,7 @@ from millrace.notifier.journal.dead_letter_list import listed
 from millrace.notifier.journal.file_store import Store
 from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
+from waiting import until
 
 from .helpers import WAIT, event, notifier, peers, save_block
 
@@ -243,9 +244,7 @@ async def test_flood_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         filler = [event(b"\1" * 32, "big", data=b"x" * 100_000)]
         async with refusing_disk(running, monkeypatch):
             counters = [flooding.post(SAVE, save_block(0, n, events=filler).SerializeToString()) for n in range(200)]
-            async with asyncio.timeout(WAIT):
-                while not any(node.paused_at for node in running.ingest.nodes):
-                    await asyncio.sleep(0.001)
+            await until(lambda: any(node.paused_at for node in running.ingest.nodes))
             await asyncio.sleep(0.05)
             queued = running.metrics.queued_bytes._value.get()
             assert queued < 60 * 100_000, "sixteen, and what was in the buffer already"

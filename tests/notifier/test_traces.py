@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from millrace.chain import outport
 from millrace.notifier.rules.hub_protocol import MOST_TRACES
+from waiting import until
 
 from .helpers import Consumer, notifier, peers, save_block
 
@@ -39,9 +39,7 @@ async def test_a_block_joins_its_transaction_s_trace(tmp_path: Path, caplog: pyt
             _tell(consumer, unknown, PARENT)
         await node.save(save_block(1, 2))
         assert (await consumer.event()).counter == sequence + 1  # what came before has been read
-        async with asyncio.timeout(10):
-            while running.hub._tracer.begun < 1 + MOST_TRACES:
-                await asyncio.sleep(0.01)
+        await until(lambda: running.hub._tracer.begun >= 1 + MOST_TRACES)
     spans = [record for record in caplog.records if record.message == "span"]
     assert len(spans) == 1 + MOST_TRACES
     assert {(span.span, span.trace_id, span.shard, span.block) for span in spans} == {

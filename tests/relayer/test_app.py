@@ -25,6 +25,7 @@ from millrace.relayer.gateway import gateway
 from millrace.relayer.protocol.messages import TransactionJson
 from millrace.runtime import extras
 from millrace.runtime.settings import Secret
+from waiting import until
 
 
 async def test_relay_is_cosigned_sent_and_told(world: Any) -> None:
@@ -106,9 +107,7 @@ async def test_keys_are_read_again_by_whom_the_operators_token_lets(world: Any) 
             assert (response.status, await response.json()) == (202, {"status": "accepted"})
     async with aiohttp.ClientSession() as http, http.post(f"{world.operators}/control/read-keys") as response:
         assert response.status == 401
-    async with asyncio.timeout(20):
-        while service.signer is before:
-            await asyncio.sleep(0.01)
+    await until(lambda: service.signer is not before)
     assert service.signer.running
 
 

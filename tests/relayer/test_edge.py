@@ -28,6 +28,7 @@ from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
 from relayer.conftest import Front
 from relayer.nasty import mutated, spoilt
+from waiting import until
 
 ALICE, BOB = wallet(1), wallet(1, 3)
 HERE = ("127.0.0.0/8",)
@@ -41,9 +42,7 @@ async def edge(world: Any, name: str = "edge", url: str = "", **changes: Any) ->
     hub = {"hub_url": world.urls["hub_url"]}
     try:
         await front.start([url or f"ws://127.0.0.1:{world.service.port}"], **(hub | changes))
-        async with asyncio.timeout(10):
-            while front.service is not None and not front.service.hub.connected:
-                await asyncio.sleep(0.005)
+        await until(lambda: front.service is None or front.service.hub.connected)
         yield front
     finally:
         await front.stop()
@@ -62,12 +61,6 @@ async def line_to(world: Any) -> AsyncIterator[tuple[Line, str]]:
 async def get(url: str) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as http, http.get(url) as answer:
         return answer.status, await answer.json()
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("way", ["up", "down"])

@@ -43,6 +43,7 @@ from millrace.relayer.rules.slices import PART, STRETCH
 from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.signing.wire import Answer
 from millrace.relayer.submission.shares import Company
+from waiting import until
 
 ALICE = wallet(1)
 
@@ -60,9 +61,7 @@ async def test_a_gossip_process_that_stands_still(world: Any, monkeypatch: pytes
         assert service.broadcaster.gossip.is_silent and service.broadcaster.gossip.silences == 1
     finally:
         os.kill(process, signal.SIGCONT)
-    async with asyncio.timeout(20):
-        while service.broadcaster.gossip.is_silent:
-            await asyncio.sleep(0.01)
+    await until(lambda: not service.broadcaster.gossip.is_silent)
     assert service.peer._handle.pid == process
 
 

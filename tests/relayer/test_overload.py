@@ -12,6 +12,7 @@ from relayer_support import as_json, connected, raw, start, submit, transfer, wa
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.stages import Origin
 from millrace.relayer.submission.batch import Accepted
+from waiting import until
 
 GIVEN_UP = reasons.BUSY.but("given up")
 
@@ -85,7 +86,5 @@ async def test_row_23_a_connection_that_closes_leaves_nothing_waiting(world: Any
         for nonce in range(60):
             await client.socket.send_json({"action": "relay", "tx": as_json(transfer(wallet(1), nonce))})
         await client.reply()
-    async with asyncio.timeout(10):
-        while admission.waiting or world.service.gateway.connections:
-            await asyncio.sleep(0.01)
+    await until(lambda: not admission.waiting and not world.service.gateway.connections)
     assert not admission._of and world.service.shared.under_way == 0

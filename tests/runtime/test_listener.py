@@ -17,6 +17,7 @@ import uvloop
 from millrace.runtime import listener, websocket
 from millrace.runtime.client_address import ClientAddress
 from millrace.runtime.doors import Doors
+from waiting import until
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -46,12 +47,6 @@ class _Guests(Doors):
 
 async def serving(**options: Any) -> websocket.WsServer:
     return await websocket.serve(lambda _: websocket.Session(), "127.0.0.1", 0, **options)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def is_reset(port: int) -> bool:

@@ -15,6 +15,7 @@ import picows
 import pytest
 
 from millrace.runtime import websocket
+from waiting import until
 
 HANDSHAKE = (
     b"GET /x HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -450,9 +451,7 @@ async def test_who_has_left_is_forgotten(monkeypatch: pytest.MonkeyPatch, in_pie
         assert len(sessions) == 4 and not given_back.is_set()
         await clients.aclose()
         await asyncio.wait_for(given_back.wait(), 5)
-        async with asyncio.timeout(5):
-            while sessions:
-                await asyncio.sleep(0.01)
+        await until(lambda: not sessions)
 
 
 @pytest.mark.parametrize("version", ["8", "7", "12", "", "13, 8", None])

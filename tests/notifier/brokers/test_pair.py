@@ -23,10 +23,11 @@ from millrace.notifier.app import Notifier
 from millrace.runtime.settings import Secret
 from servers.rabbitmq import Broker
 from servers.redis_server import RedisServer
+from waiting import until
 
 from ..helpers import WAIT, event, notifier, peers, save_block, unique_name
 from ..test_torture import EXECUTED, SAVE, SEED, SHARDS, Step, Torture, check_shard, executions_of, tale
-from .test_rabbitmq import Row, journal, queue, until
+from .test_rabbitmq import Row, journal, queue
 
 ROUNDS = int(os.environ.get("MILLRACE_PAIR_ROUNDS", "20"))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import multiprocessing
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +27,7 @@ from millrace.runtime.process import run_service
 from millrace.runtime.settings import Secret
 from millrace.system.ports import free_ports
 from servers.rabbitmq import Broker
+from waiting import until
 
 from ..helpers import WAIT, Node, event, notifier, peers, save_block
 from ..journal_files import entries
@@ -95,12 +96,6 @@ def check(taken: list[AbstractIncomingMessage], rows: list[Row]) -> None:
         assert message.body == row.payload
     last = {message.message_id: number for number, message in enumerate(taken)}
     assert sorted(by_id, key=lambda id_: last[id_]) == [row.message_id for row in rows]
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def amqp(broker: Broker, name: str, **more: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from millrace.notifier.brokers import sink
 from millrace.runtime.settings import Secret
 from servers.redis_server import RedisServer
 from servers.service_bus import KEY, Bus
+from waiting import until
 
 from ..helpers import WAIT, block_hash, event, notifier, peers, save_block
 from .bus_helpers import Received, accepted, receive_all
@@ -77,13 +78,6 @@ async def ready(running: Notifier) -> dict[str, Any]:
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
         body: dict[str, Any] = await answer.json()
         return body
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return when `condition` holds."""
-    async with asyncio.timeout(WAIT):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_kinds_sessions_properties(tmp_path: Path, start_bus: Callable[..., Bus]) -> None:

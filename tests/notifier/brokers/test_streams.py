@@ -12,9 +12,10 @@ from aio_pika.abc import AbstractIncomingMessage
 
 from millrace.chain.shard import METACHAIN
 from servers.rabbitmq import Broker
+from waiting import until
 
 from ..helpers import WAIT, notifier, peers, save_block
-from .test_rabbitmq import CURSOR_FILE, Row, amqp, journal, quick_back_off, sink, until
+from .test_rabbitmq import CURSOR_FILE, Row, amqp, journal, quick_back_off, sink
 
 __all__ = ["quick_back_off"]
 pytestmark = pytest.mark.usefixtures("quick_back_off")

@@ -18,6 +18,7 @@ from millrace.chain import outport
 from millrace.relayer.events import bookmark as module
 from millrace.relayer.events.bookmark import Bookmark
 from millrace_client.places import Place
+from waiting import until
 
 ALICE, BOB = wallet(1), wallet(2)
 
@@ -45,9 +46,7 @@ async def test_a_kill_before_an_end_is_in_its_file(world: Any, monkeypatch: pyte
     hub.save(BlockMaker(1).block([tx], accounts={ALICE.public: (1, 10**18)}))
     await hub.acknowledged(2)
     assert await state_of(world, chain_hash) == "included"
-    async with asyncio.timeout(10):
-        while service.fates.unwritten or not service.fates.has(service.fates.puts):
-            await asyncio.sleep(0.001)
+    await until(lambda: not service.fates.unwritten and service.fates.has(service.fates.puts))
     disk = threading.Event()
     service.fates._thread.submit(disk.wait)
     try:

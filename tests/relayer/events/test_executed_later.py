@@ -27,6 +27,7 @@ from millrace.chain import address, outport
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, client_hash
 from millrace.relayer.events.events import INCOMPLETE, NOT_EXECUTABLE
+from waiting import until
 
 ALICE = wallet(1)
 EGLD = 10**18
@@ -256,9 +257,7 @@ async def test_a_restart_before_a_result_is_final(world: Any) -> None:
     world.hub.save(carrier, final=False)
     for result in results_of(carrier):
         world.hub.push(outport.EXECUTED_BLOCK, result)
-    async with asyncio.timeout(10):
-        while service.events.taken < 4:
-            await asyncio.sleep(0.01)
+    await until(lambda: service.events.taken >= 4)
     assert len(service.lifecycle.inflight) == 2
     await world.stop()
     service = await world.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -15,6 +14,7 @@ from millrace.chain.transaction import TransactionJson, client_hash, from_json
 from millrace.relayer.events.hub_client import HubClient
 from millrace.relayer.journal.writer import JournalError
 from millrace_client.places import Place
+from waiting import until
 
 ALICE = wallet(1)
 
@@ -35,9 +35,7 @@ async def test_hub_away(world: Any) -> None:
     async with connected(world.ws) as client:
         whole = await relayed(world, client, transfer(ALICE))
         world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
-        async with asyncio.timeout(10):
-            while world.hub.acked < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: world.hub.acked >= 2)
         await world.hub.stop()
         world.hub.links.clear()
         world.hub.save(BlockMaker(1).block([whole]))
@@ -55,16 +53,12 @@ async def test_relayer_away(world: Any) -> None:
         whole = await relayed(world, client, transfer(ALICE))
     block = maker.block([whole], accounts={ALICE.public: (1, 10**18)})
     world.hub.push(outport.SAVE_BLOCK, block)
-    async with asyncio.timeout(10):
-        while world.hub.acked < 1:
-            await asyncio.sleep(0.01)
+    await until(lambda: world.hub.acked >= 1)
     await world.stop()
     world.hub.finalise(block)
     service = await world.start()
     assert world.hub.resumed_after[-1] == 0, "the saved block was not final: it is read again"
-    async with asyncio.timeout(10):
-        while len(service.lifecycle.inflight):
-            await asyncio.sleep(0.01)
+    await until(lambda: not len(service.lifecycle.inflight))
     assert service.journal.find(whole.sender, whole.nonce, client_hash(whole)) is not None
 
 
@@ -114,9 +108,7 @@ async def test_gap_is_not_silent(world: Any) -> None:
         gap = hub_pb2.Gap(first=1, last=5)
         for link in world.hub.links:
             link.send_binary(outport.payload_envelope("gap", gap.SerializeToString(), 0))
-        async with asyncio.timeout(10):
-            while len(service.book):
-                await asyncio.sleep(0.01)
+        await until(lambda: not len(service.book))
         assert service.hub.last == 5 and service.events.gaps == 1
 
 
@@ -135,9 +127,7 @@ async def test_poison_events_are_skipped(world: Any) -> None:
         world.hub.save(BlockMaker(2).block(accounts={wallet(2).public: (1, 1)}))
         assert (await client.push())["type"] == "accountDelta"
     assert service.events.unreadable == 1
-    async with asyncio.timeout(10):
-        while world.hub.acked < 4:
-            await asyncio.sleep(0.01)
+    await until(lambda: world.hub.acked >= 4)
 
 
 class Sink:

@@ -21,6 +21,7 @@ from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.wire import Refusal
 from millrace.runtime.settings import Secret
 from relayer.conftest import Front
+from waiting import until
 
 ALICE = wallet(1)
 KEYS = {shard: address.encode(pair.public) for shard, pair in RELAYERS.items()}
@@ -91,9 +92,7 @@ async def test_who_is_not_ready_gets_nothing_new(tmp_path: Path) -> None:
         fakes[number].hello = msgspec.structs.replace(fakes[number].hello, ready=ready)
         fakes[number].say(wire.hello(fakes[number].hello))
         url, word = f"ws://127.0.0.1:{fakes[number].port}", "ok" if ready else "not ready"
-        async with asyncio.timeout(10):
-            while front.service.signers.state()[url] != word:
-                await asyncio.sleep(0.005)
+        await until(lambda: front.service.signers.state()[url] == word)
 
     async with edge_before(tmp_path, *fakes) as front, connected(front.ws) as client:
         assert front.service is not None and front.service.signers is not None
@@ -114,9 +113,7 @@ async def test_what_is_unanswered_goes_to_another_holder(tmp_path: Path) -> None
     async with edge_before(tmp_path, dies, other) as front, connected(front.ws) as client:
         for number in range(3):
             await client.socket.send_json(relay(number, requestId=number))
-        async with asyncio.timeout(10):
-            while len(dies.got) + len(other.got) < 3:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(dies.got) + len(other.got) >= 3)
         first, second = (dies, other) if dies.got else (other, dies)
         assert len(first.got) == 3, "a sender has one relayer"
         second.answers = True
@@ -201,9 +198,7 @@ async def test_a_clients_going_is_told(tmp_path: Path) -> None:
         async with connected(front.ws) as client:
             await client.socket.send_json(relay())
             await slow.wait(1)
-        async with asyncio.timeout(10):
-            while not slow.left:
-                await asyncio.sleep(0.005)
+        await until(lambda: slow.left)
         assert slow.left == [slow.got[0].channel]
         assert front.service is not None and front.service.signers is not None
         assert (front.service.signers.waiting, front.service.shared.under_way) == (0, 0)
@@ -226,16 +221,12 @@ async def test_who_is_about_to_end_gets_nothing_new(tmp_path: Path) -> None:
     one, two = FakeSigner(KEYS, answers=False), FakeSigner(KEYS, answers=False)
     async with edge_before(tmp_path, one, two) as front, connected(front.ws) as client:
         await client.socket.send_json(relay(requestId="old"))
-        async with asyncio.timeout(10):
-            while not one.got and not two.got:
-                await asyncio.sleep(0.005)
+        await until(lambda: one.got or two.got)
         ends, stays = (one, two) if one.got else (two, one)
         ends.sessions[0].send_text(b'{"type":"serverShutdown"}')
         stays.answers = True
         assert front.service is not None and front.service.signers is not None
-        async with asyncio.timeout(10):
-            while "leaving" not in front.service.signers.state().values():
-                await asyncio.sleep(0.005)
+        await until(lambda: "leaving" in front.service.signers.state().values())
         assert (await client.ask(**relay(1, requestId="new")))["requestId"] == "new"
         ends.reply(ends.got[0])
         assert (await client.reply())["requestId"] == "old"
@@ -340,8 +331,6 @@ async def test_an_edge_that_is_not_wanted_says_so_once(tmp_path: Path, caplog: p
         await fake.kill()
         fake.greets = False
         await fake.start()
-        async with asyncio.timeout(10):
-            while len(fake.heard) < 4:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(fake.heard) >= 4)
         told = [record for record in caplog.records if "closed with 1008" in str(getattr(record, "error", ""))]
         assert len(told) == 1 and front.service is not None

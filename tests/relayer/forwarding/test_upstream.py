@@ -15,6 +15,7 @@ from relayer_edges import FakeSigner
 
 from millrace.relayer.forwarding import upstream, wire
 from millrace.relayer.forwarding.upstream import Upstream
+from waiting import until
 
 EARLIER = wire.HELLO + msgspec.json.encode({"run": "r", "relayers": {}, "httpPort": 1})
 
@@ -27,9 +28,7 @@ async def said_of(fake: FakeSigner, monkeypatch: pytest.MonkeyPatch, caplog: pyt
     caplog.set_level(logging.WARNING, upstream.__name__)
     running = asyncio.create_task(Upstream(await fake.start(), cast(Any, events), time.monotonic, "1").run())
     try:
-        async with asyncio.timeout(10):
-            while len(fake.heard) < 5:
-                await asyncio.sleep(0.001)
+        await until(lambda: len(fake.heard) >= 5)
     finally:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):

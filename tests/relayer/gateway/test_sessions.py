@@ -21,6 +21,7 @@ from millrace.relayer.gateway.sessions import PublicSession
 from millrace.relayer.statistics import streams
 from millrace.runtime import websocket
 from millrace.runtime.websocket.frames import PONG, frame
+from waiting import until
 
 FRONTS = "relayer", "edge"
 """Clients come to the relayer itself, and to an edge before it."""
@@ -360,9 +361,7 @@ async def test_row_27_slow_reader_is_cut_and_nobody_else(world: Any) -> None:
     await writer.drain()
     async with connected(world.ws) as other:
         await other.ask(action="subscribe", topic="accounts")
-        async with asyncio.timeout(10):
-            while len(service.shared.subscriptions) < 2:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(service.shared.subscriptions) >= 2)
         people = [wallet(1, number).public for number in range(40)]
         maker, told = BlockMaker(1), 0
         while len(service.shared.subscriptions) == 2 and told < 400_000:
@@ -389,9 +388,7 @@ async def test_row_27_statistics_are_conflated(world: Any) -> None:
             reading.pause_reading()
             while not slow.buffered:  # pongs nobody asked for, which a client ignores
                 slow.send_frames(frame(PONG, bytes(125)) * 1000)
-            async with asyncio.timeout(10):
-                while service.gateway.conflated < 3:
-                    await asyncio.sleep(0.01)
+            await until(lambda: service.gateway.conflated >= 3)
             reading.resume_reading()
             while slow.buffered:
                 seen[0].append((await stats.next())["sequence"])

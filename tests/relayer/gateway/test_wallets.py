@@ -24,6 +24,7 @@ from millrace.chain.transaction import (
 )
 from millrace.relayer.ledger import fates
 from millrace.relayer.signing.handle import SignerError
+from waiting import until
 
 FRONTS = "relayer", "edge"
 """Clients come to the relayer itself, and to an edge before it."""
@@ -221,9 +222,7 @@ async def test_relay_that_waits_for_the_end(world: Any) -> None:
     good, bad = transfer(ALICE), transfer(wallet(1, 4), receiver=CONTRACT, gas_limit=200_000)
     body = {"transactions": [as_json(good), as_json(bad), {}]}
     asking = asyncio.create_task(post(world, "/v1/relay?wait=final", body))
-    async with asyncio.timeout(10):
-        while world.service.lifecycle.fates.waiters < 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: world.service.lifecycle.fates.waiters >= 2)
     signed = [entry.tx for entry in world.service.lifecycle.inflight.entries()]
     chain.final([signed[0]])
     assert not asking.done()
@@ -240,9 +239,7 @@ async def test_relay_that_waits_for_the_end(world: Any) -> None:
 
 async def until_waiting(world: Any, waiters: int) -> None:
     """Until so many wait for ends."""
-    async with asyncio.timeout(10):
-        while world.service.lifecycle.fates.waiters != waiters:
-            await asyncio.sleep(0.01)
+    await until(lambda: world.service.lifecycle.fates.waiters == waiters)
 
 
 async def test_relay_that_ends_unsigned(world: Any) -> None:

@@ -18,6 +18,7 @@ from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import fates as module
 from millrace.relayer.journal.fates import Fate, Fates, FatesUnavailable, Place
 from millrace.relayer.signing.handle import SignerError
+from waiting import until
 
 ALICE = wallet(1)
 
@@ -49,9 +50,7 @@ async def store(journal: Path) -> AsyncIterator[Fates]:
 
 
 async def until_written(store: Fates) -> None:
-    async with asyncio.timeout(10):
-        while store.unwritten or store._writing is not None:
-            await asyncio.sleep(0.01)
+    await until(lambda: not store.unwritten and store._writing is None)
 
 
 async def test_found_by_each_hash_before_and_after_it_is_written(store: Fates) -> None:
@@ -132,9 +131,7 @@ async def test_on_disk_is_only_what_outlives_a_loss_of_power(journal: Path, monk
 
     monkeypatch.setattr(store, "_write", full)
     store.put(fate(2))
-    async with asyncio.timeout(10):
-        while not store._failing:
-            await asyncio.sleep(0.01)
+    await until(lambda: store._failing)
     assert not store.has(store.puts)
     await store.close()
     assert not store.has(store.puts)

@@ -26,6 +26,7 @@ from millrace.relayer.journal.submissions import Record, origin_text
 from millrace.relayer.journal.writer import JournalError, NonceTaken
 from millrace.relayer.rules.stages import cosigned, hash_of
 from millrace.runtime.settings import Secret
+from waiting import until
 
 ALICE = wallet(1)
 
@@ -366,9 +367,7 @@ async def test_signatures_reach_the_disk_without_anybody_waiting(journal: Journa
     await journal.append([row(nonce) for nonce in range(80)])
     signatures = [(row(nonce).sender, nonce, b"%064d" % nonce) for nonce in range(70)]
     journal.cosigned(signatures)
-    async with asyncio.timeout(10):
-        while journal.read("SELECT count(*) FROM signatures") != [(70,)]:
-            await asyncio.sleep(0.01)
+    await until(lambda: journal.read("SELECT count(*) FROM signatures") == [(70,)])
     for record in journal.open_records():
         if record.nonce < 70:
             whole = cosigned(row(record.nonce).tx, b"%064d" % record.nonce)
@@ -452,9 +451,7 @@ async def test_the_log_begins_anew_under_load(tmp_path: Path, monkeypatch: pytes
         for _ in range(10):
             commit()
             copier.committed()
-        async with asyncio.timeout(10):
-            while not copier._is_copied:
-                await asyncio.sleep(0.001)
+        await until(lambda: copier._is_copied)
         copier.committed()
         commit()
         assert log.read_bytes()[16:24] != generation

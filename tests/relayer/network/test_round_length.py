@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import aiohttp
@@ -16,6 +15,7 @@ from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.network import round_length
 from millrace.relayer.network.chain_api import ChainApiError
 from millrace.relayer.network.round_length import RoundLength
+from waiting import until
 
 
 class Api:
@@ -63,12 +63,6 @@ async def test_headers_against_the_network() -> None:
     assert not await asking.ask() and rounds.ms == 600 and "headers show" in asking.problem
     api.answer = 600
     assert await asking.ask() and (rounds.source, asking.problem) == ("network", "")
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():
-            await asyncio.sleep(0.005)
 
 
 async def test_asked_again_with_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

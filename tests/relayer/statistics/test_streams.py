@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from typing import Any
@@ -21,6 +20,7 @@ from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.statistics.gas import BUCKET_SECONDS, MAX_DISTINCT, WINDOW_SECONDS, GasStats
 from millrace.relayer.statistics.network import KEPT_BLOCKS, KEPT_FINAL, LATE_SECONDS, NetworkStats, PeerNumbers
 from millrace.relayer.statistics.streams import Statistics
+from waiting import until
 
 
 def test_gas_percentiles_are_nearest_rank() -> None:
@@ -464,9 +464,7 @@ async def test_what_the_hub_had_before_is_late(world: Any, monkeypatch: pytest.M
     told = service.statistics.block_saved
     monkeypatch.setattr(service.statistics, "block_saved", lambda *of: (ages.append(of[-1]), told(*of)))
     world.hub.save(maker.block(txs[5:]))
-    async with asyncio.timeout(10):
-        while service.statistics.numbers.data(time.monotonic(), 0).blocks.latest_shard.nonce != 2:
-            await asyncio.sleep(0.01)
+    await until(lambda: service.statistics.numbers.data(time.monotonic(), 0).blocks.latest_shard.nonce == 2)
     assert ages[-1] == 0.0, "live"
     assert service.events.taken == 4 and service.statistics.numbers._inclusion.total == 2
 
