@@ -609,11 +609,22 @@ def test_a_faulty_entry_is_read_again_only_when_it_changes() -> None:
 def test_pools_that_claim_one_name_are_all_doubtful(field: str) -> None:
     """Which of two is the true one nobody knows: both are left out."""
     content = sample()
-    content["pools"][2][field] = content["pools"][0][field]
+    content["pools"][3][field] = content["pools"][2][field]
     found = decode(msgspec.json.encode(content), quarantine=True)
     assert len(found.pools) == len(content["pools"]) - 2
     assert len(found.quarantined) == 2
     assert all(f".{field}: another pool has it too" in item.reason for item in found.quarantined)
+
+
+@pytest.mark.parametrize("false", [1, 3])
+def test_a_pool_that_names_anothers_lp_token_does_not_cost_it_its_place(false: int) -> None:
+    """Where the document's tokens say whose it is, the other one alone is left out, whether or not it is traded."""
+    content = sample()
+    content["pools"][false]["lpToken"] = content["pools"][0]["lpToken"]
+    found = decode(msgspec.json.encode(content), quarantine=True)
+    assert [item.name for item in found.quarantined] == [f"p{false}"]
+    assert "LPTOKEN-000000 is the LP token of another pool" in found.quarantined[0].reason
+    assert found.pools[0].id == "p0"
 
 
 @pytest.mark.parametrize("quarantine", [True, False])

@@ -152,5 +152,6 @@ class Collector:
             if pool.lp_token:
                 new = TokenInfo(identifier=pool.lp_token, decimals=pool.lp_decimals)
                 info = tokens.get(pool.lp_token, new)
-                tokens[pool.lp_token] = msgspec.structs.replace(info, is_lp=True, lp_of=pool.id)
+                issuer = None if info.is_lp else pool.id  # of one that several name nobody can tell whose it is
+                tokens[pool.lp_token] = msgspec.structs.replace(info, is_lp=True, lp_of=issuer)
         return tuple(tokens[name] for name in sorted(tokens))

@@ -5,6 +5,7 @@ and names them; `encode` writes the same form. Inside, pools are the values of `
 raw bytes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Annotated
 
@@ -144,9 +145,9 @@ def decode(
     context = entries.Context(decimals, None if main is None else frozenset(main), wrapped)
     built = (reader or entries.Reader()).read(parsed.pools, context, pause, faults)
     pause()
-    built = _without_doubles(built, pause, faults)
-    pause()
     built = _without_false_shares(built, tokens, wrapped, pause, faults)
+    pause()
+    built = _without_doubles(built, pause, faults)
     pause()
     return PoolDocument(
         block=parsed.block,
@@ -247,12 +248,16 @@ def _without_false_shares(
     pause: Callable[[], None],
     faults: entries.Faults,
 ) -> dict[int, Pool]:
-    """The pools whose LP token, where others trade it, is one, and theirs, as far as the document's tokens say.
+    """The pools whose LP token, where others trade it or have it as theirs, is one, and theirs, as far as the
+    document's tokens say.
 
-    Whatever is traded for a token that is none would count as a trade of such a pool's shares.
+    Whatever is traded for a token that is none would count as a trade of such a pool's shares; and who names another
+    pool's must not cost it its place.
     """
     traded = {token for pool in in_steps(built.values(), pause) for token in pool.tokens}
-    listed = {token.identifier: token for token in tokens if token.identifier in traded}
+    issued = Counter([pool.lp_token for pool in in_steps(built.values(), pause)])
+    looked_at = traded | {token for token, pools in issued.items() if pools > 1}
+    listed = {token.identifier: token for token in tokens if token.identifier in looked_at}
     sound: dict[int, Pool] = {}
     for position, pool in in_steps(built.items(), pause):
         info = listed.get(pool.lp_token)
