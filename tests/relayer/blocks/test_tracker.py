@@ -193,6 +193,17 @@ def test_revert_takes_back_what_was_not_released() -> None:
     assert tracker.chains.reverted_final == 1
 
 
+def test_what_was_scheduled_unheard_is_not_waited_for() -> None:
+    """A block that only confirms what one before the first event scheduled begins nothing, so nothing is lost later."""
+    tracker = Tracker()
+    item = block(0, 2, fact(is_confirmed=True))
+    tracker.save(item, 1, 0.0)
+    tracker.finalise(0, item.block_hash, 0.0)
+    assert tracker.sizes["pending"] == 0 and tracker.low_water is None
+    tracker.finalise(0, b"later", PENDING_SECONDS + 1)
+    assert tracker.unheard == 0
+
+
 def test_early_finality_is_kept_for_a_minute() -> None:
     """A finality whose block never comes is forgotten after 60 s."""
     tracker = Tracker()

@@ -27,6 +27,10 @@ class TxFact(msgspec.Struct, frozen=True):
     """The receiver's shard has executed it."""
     is_call: bool = False
     """It involves a contract, so being executed is not being finished."""
+    is_scheduled: bool = False
+    """Only moves its value to a contract, and was scheduled: the next block says whether that was refused."""
+    is_confirmed: bool = False
+    """A block names it as processed by the one before."""
     completed: bool = False
     """The chain says that one of its steps is over and sent nothing on, or a contract that imitates its words."""
     ran_ok: bool = False
@@ -41,6 +45,11 @@ class TxFact(msgspec.Struct, frozen=True):
     """Hashes of contract results executed here."""
     fee: int | None = None
     """What the block charged for it, in atomic units; known in the sender's shard."""
+
+    @property
+    def only_confirms(self) -> bool:
+        """Whether it says nothing but that an earlier block's word holds."""
+        return self == TxFact(self.tx_hash, is_confirmed=True)
 
 
 class AccountFact(msgspec.Struct, frozen=True):
@@ -141,6 +150,8 @@ def join(first: TxFact, second: TxFact) -> TxFact:
         included=first.included or second.included,
         executed=first.executed or second.executed,
         is_call=first.is_call or second.is_call,
+        is_scheduled=first.is_scheduled or second.is_scheduled,
+        is_confirmed=first.is_confirmed or second.is_confirmed,
         completed=first.completed or second.completed,
         ran_ok=first.ran_ok or second.ran_ok,
         results_out=first.results_out | second.results_out,
@@ -155,6 +166,8 @@ def judge(fact: TxFact) -> Literal["success", "fail"] | None:
     if not fact.executed or fact.results_out - fact.results_in:
         return None
     if fact.is_call and not (fact.completed or fact.ran_ok):
+        return None
+    if fact.is_scheduled and not fact.is_confirmed:
         return None
     return "success"
 

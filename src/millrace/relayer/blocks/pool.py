@@ -106,6 +106,9 @@ class PoolReader:
                 reserved = outport.decode_reserved(header)
                 if reserved.executionType == _PROCESSED:
                     self._before.update(hashes)
+                    if miniblock.type == TX_BLOCK:
+                        for tx_hash in hashes:
+                            self._fact(tx_hash)["is_confirmed"] = True
                     continue
                 if reserved.executionType == _SCHEDULED:
                     self._scheduled.update(hashes)
@@ -136,9 +139,9 @@ class PoolReader:
                 tx = info.transaction
                 if tx.receiver in self._watched and tx.sender != tx.receiver and (value := _number(tx.value) or 0) > 0:
                     self._got.append((tx_hash, tx.receiver, value))
-            fact["is_call"] = is_contract(info.transaction.receiver) and (
-                names_function(info.transaction.data) or tx_hash in self._scheduled
-            )
+            if is_contract(info.transaction.receiver):
+                fact["is_call"] = names_function(info.transaction.data)
+                fact["is_scheduled"] = tx_hash in self._scheduled and not fact["is_call"]
             self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
 
     def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:

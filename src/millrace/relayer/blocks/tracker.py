@@ -217,6 +217,8 @@ class Tracker:
             self._name(fact, words)
             return
         pending = self._pending.get(fact.tx_hash)
+        if pending is None and fact.only_confirms:
+            return  # of what was not heard of there is nothing to wait for
         if pending is not None:
             fact = join(pending.fact, fact)
         status = judge(fact)

@@ -122,7 +122,6 @@ class AccountFeed:
     def revert(self, shard: int, time_ms: int) -> None:
         """The block of this time was rolled back: what accounts had from its execution never was."""
         self._held.revert(shard, time_ms)
-        self._ahead.pop(shard, None)
         # What the chain API said may have been of that block.
         self._told = OrderedDict(item for item in self._told.items() if item[1][0] != shard)
 
@@ -154,7 +153,8 @@ class AccountFeed:
     def _nonce_moved(self, fact: AccountFact, block: BlockFacts) -> None:
         """What is in flight below the nonce was superseded, unless it was executed in a block still to be told.
 
-        The header that brought the nonce knew no execution later than its own: once that has been told, all has.
+        The header that brought the nonce knew no execution later than its own: once that has been told, all has. That
+        header is final, so no revert of another takes back what it knew.
         """
         if block.carrier <= block.nonce:
             self._lifecycle.nonce_moved(fact.pubkey, fact.nonce)
