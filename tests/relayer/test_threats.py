@@ -125,10 +125,11 @@ async def test_row_6_revert_griefing_by_many_senders(world: Any) -> None:
 @pytest.mark.parametrize("first", ["source", "destination"])
 async def test_row_6_failures_elsewhere_are_losses_in_any_order(world: Any, first: str) -> None:
     """What fails in another shard is lost once, whichever of the two shards' blocks is heard of first."""
-    fee = 100_000 * GAS_PRICE
     await start(world)
-    assert await submit(world, transfer(ALICE, receiver=wallet(2).public)) == ["ok"]
-    whole = world.service.lifecycle.inflight.entries()[0].tx
+    contract = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\2"
+    assert await submit(world, transfer(ALICE, receiver=contract, data=b"buy@01", gas_limit=300_000)) == ["ok"]
+    (entry,) = world.service.lifecycle.inflight.entries()
+    whole, fee = entry.tx, entry.fee
     chains = {"source": Chain(world, 1), "destination": Chain(world, 2)}
     failing = {"source": {}, "destination": {chain_hash(whole): "no"}}
     for name in sorted(chains, key=lambda name: name != first):

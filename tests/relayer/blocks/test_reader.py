@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ from relayer_later import hash_of
 from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 
 from millrace.chain import address, bigint, outport
+from millrace.chain.network import profile
 from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import ALL_SHARDS
@@ -17,6 +20,7 @@ from millrace.chain.transaction import chain_hash, client_hash, early_hashes
 from millrace.relayer.blocks.facts import TxFact, join, judge
 from millrace.relayer.blocks.reader import read_block
 
+FEES = json.loads((Path(__file__).parents[2] / "vectors" / "node_fees.json").read_text())["transactions"]
 CONTRACT = bytes(8) + b"\5\0" + b"c" * 20 + b"\0\1"  # shard 1
 SENDER = wallet(1)
 ELSEWHERE = wallet(2).public
@@ -438,6 +442,20 @@ def test_row_41_fees_that_are_none(fee: int) -> None:
     block = BlockMaker(1).block([tx])
     block.transactionPool.transactions[chain_hash(tx).hex()].feeInfo.fee = bigint.encode(fee)
     assert facts(block)[chain_hash(tx)].fee is None
+
+
+@pytest.mark.parametrize("told", FEES, ids=[told["name"] for told in FEES])
+def test_fees_of_real_nodes(told: dict[str, Any]) -> None:
+    """The block of the sender's shard says the whole fee, or none: of a call for another shard nodes write there what
+    moving it costs, though all its gas was paid."""
+    info = pb.TxInfo.FromString(bytes.fromhex(told["info"]))
+    block = BlockMaker(told["sender"]).block([])
+    block.transactionPool.transactions[told["hash"]].CopyFrom(info)
+    block.blockData.body.miniBlocks.add(
+        txHashes=[bytes.fromhex(told["hash"])], senderShardID=told["sender"], receiverShardID=told["receiver"]
+    )
+    (fact,) = read_block(block, profile("mainnet", chain_id="chain")).transactions
+    assert (fact.tx_hash.hex(), fact.fee) == (told["hash"], told["fee"])
 
 
 @pytest.mark.parametrize("shard", [3, 77, 2**32 - 2])

@@ -330,13 +330,16 @@ async def test_a_balance_is_asked_for_again_before_a_refusal(world: Any) -> None
     assert await submit(world, transfer(ALICE, value=6)) == ["ok"]
 
 
-async def test_a_call_into_another_shard_is_settled_at_its_worst(world: Any) -> None:
-    """A block of the sender's shard shows only the first part of such a fee: all that was reserved counts."""
+@pytest.mark.parametrize(("fee", "settled"), [(None, 100_000 * GAS_PRICE), (99_999 * GAS_PRICE, 99_999 * GAS_PRICE)])
+async def test_what_goes_to_another_shard_is_settled_as_its_block_says(
+    world: Any, fee: int | None, settled: int
+) -> None:
+    """A move's fee is known in the sender's shard; of a call it is not, so all that was reserved counts."""
     await start(world)
     assert await submit(world, transfer(ALICE, receiver=wallet(0).public)) == ["ok"]
     (entry,) = world.service.lifecycle.inflight.entries()
-    assert world.service.lifecycle.included(entry.chain_hash, 1) == (ALICE.public, 1)
-    assert (await _audit(world))[-1] == ("settle", 100_000 * GAS_PRICE)
+    assert world.service.lifecycle.included(entry.chain_hash, fee) == (ALICE.public, 1)
+    assert (await _audit(world))[-1] == ("settle", settled)
 
 
 async def test_the_chain_api_ends_only_what_is_sent_no_more(world: Any) -> None:

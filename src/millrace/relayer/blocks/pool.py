@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
+from millrace.chain.fees import fee_for_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import ALL_SHARDS
@@ -152,6 +153,8 @@ class PoolReader:
         if not at_source:
             return
         self._read_fee(fact, info)
+        if "executed" not in fact and self._is_fee_of_moving(info):
+            fact["fee"] = None
         paid = _number(info.feeInfo.initialPaidFee) or 0
         self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
 
@@ -174,6 +177,14 @@ class PoolReader:
             if tx.relayer in self._watched:
                 fact["paid"] = tx.relayer, _number(info.feeInfo.initialPaidFee) or tx.gasLimit * tx.gasPrice
                 fact["signature"] = tx.relayerSignature
+
+    def _is_fee_of_moving(self, info: pb.TxInfo) -> bool:
+        """Whether the block shows what moving a call costs, while all its gas was paid: its own shard ran none of it,
+        and what the other one leaves comes back later. Only where nothing is called is that the whole fee."""
+        fee = _fee(info)
+        if fee is None or fee == _number(info.feeInfo.initialPaidFee) or not names_function(info.transaction.data):
+            return False
+        return fee <= fee_for_gas(_transaction(info.transaction), 0, self._network.gas)
 
     def _read_results_in(self, hashes: list[bytes], *, from_elsewhere: bool) -> None:
         for scr_hash in hashes:

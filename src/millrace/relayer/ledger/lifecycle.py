@@ -262,8 +262,7 @@ class Lifecycle:
             elif paid is not None:  # by another relayer of our keys, or signed before a safe start, or given up here
                 self.sponsor.balances.paid(*paid, height)
             return None
-        one_shard = entry.sender_shard == entry.receiver_shard
-        cost = fee if one_shard and fee is not None else entry.fee
+        cost = entry.fee if fee is None else fee
         if entry.kind == "broadcast" and entry.tx.relayer:  # of a key of ours, if it ever came to that
             self.sponsor.balances.paid(entry.tx.relayer, cost, height)
         self._end(entry, "finished", cost, height=height)
