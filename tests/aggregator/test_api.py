@@ -99,9 +99,9 @@ async def test_a_referral_is_charged_as_the_contract_does() -> None:
         await server.stop()
 
 
-@pytest.mark.parametrize("fees", ["[5000, 5000]", "[10000, 1]", "[-1, 10]"])
-def test_a_referral_leaves_something(fees: str) -> None:
-    """Fees that take all of an output, or give some, are refused as a setting."""
+@pytest.mark.parametrize("fees", ["[5000, 5001]", "[10000, 1]", "[-1, 10]"])
+def test_a_referral_takes_no_more_than_there_is(fees: str) -> None:
+    """Fees of more than all of an output, or that give some, are refused as a setting."""
     with pytest.raises(SettingsError, match="referrals"):
         settings.load("aggregator", AggregatorSettings, env={}, overrides={"referrals": f'{{"7": {fees}}}'})
 
