@@ -23,7 +23,6 @@ from millrace.routing.work import LEVELS, MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
 BARELY = 1e-9
-BARELY_LESS = 1.0 - BARELY
 MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
 STRAIGHT = 2  # knots of a pool at a rate; all others have more
 LITTLE = 1e-12  # of an amount: less is none
@@ -337,12 +336,8 @@ def split_greedy(
             if out > best:
                 choice, best = k, out
         if more and count < max_paths and pw.work[0] < BUDGET:
-            known = 0
-            if count == 0:
-                known, best = _known_path(net, pw, q, room, hops, piece, best)
-            best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
+            best *= 1.0 + 1e-12
             length = best_path(net, pw, where, q, room, WHOLE - taken, piece, hops, best, pw.paths[count], 0.0)
-            length = length if length > 0 else known
             share = path_share(room, pw.paths[count], length)
             if length > 0 and taken + share <= WHOLE:
                 pw.length[count] = length
@@ -427,17 +422,3 @@ def _taken_by(net: Net, pw: PathWork, path: Ints, length: int, x: float, least: 
             break
         part *= more
     return max(x * part, least)
-
-
-@inlined
-def _known_path(
-    net: Net, pw: PathWork, q: Search, room: Room, hops: int, chunk: float, least: float
-) -> tuple[int, float]:
-    """Make the path that looks best at spot rates the first one, if it pays more than `least`: its length, its output.
-
-    The first search starts from there.
-    """
-    length = spot_path(net, q.sources[0], q.sink, q.behind, hops, pw.paths[0])
-    length = length if path_share(room, pw.paths[0], length) <= WHOLE else 0
-    out = run_path(net, pw, pw.paths[0], length, chunk, False) if length > 0 else 0.0
-    return (length, out) if out > least else (0, least)
