@@ -14,6 +14,8 @@ from millrace.routing.linear import add_entry, clear, factor_solve
 from millrace.routing.net import Floats, Net
 from millrace.routing.work import CURVES, EDGES, ITERATIONS, TOKENS, Work
 
+LEAST_FLOW = 1e-9  # of the total value; thinner edges carry none
+
 
 @inlined
 def evaluate(net: Net, w: Work) -> float:
@@ -230,7 +232,7 @@ def minimise(net: Net, w: Work, tolerance: float, limit: int) -> float:
 
 @kernel
 def settle_flows(w: Work) -> int:
-    """Write flows `e_d`, `e_y` and value `e_w` of every edge; returns the number of edges that carry any."""
+    """Write flows `e_d`, `e_y` and value `e_w` of every edge, and mark in `e_use` those that carry any: how many."""
     count = 0
     for e in range(w.n[EDGES]):
         sa, sb = w.t_s[w.e_a[e]], w.t_s[w.e_b[e]]
@@ -242,6 +244,6 @@ def settle_flows(w: Work) -> int:
             w.e_d[e] = 0.0
             w.e_y[e] = 0.0
         w.e_w[e] = w.e_d[e] * sa * sa
-        if w.e_alive[e] and w.e_d[e] > 0.0:
-            count += 1
+        w.e_use[e] = w.e_alive[e] and w.e_w[e] > LEAST_FLOW
+        count += w.e_use[e]
     return count

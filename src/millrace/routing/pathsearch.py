@@ -22,8 +22,6 @@ from millrace.routing.together import Meeting
 from millrace.routing.work import LEVELS, MAX_EDGES, MAX_HOPS
 
 MAX_PATHS = 64
-BARELY = 1e-9
-BARELY_LESS = 1.0 - BARELY
 MOST_BETTER = 1.0 + 1e-9  # than the best spot rates say, where no cycle earns: the labels' precision
 STRAIGHT = 2  # knots of a pool at a rate; all others have more
 LITTLE = 1e-12  # of an amount: less is none
@@ -234,26 +232,6 @@ def _read_path(net: Net, pw: PathWork, path: Ints, length: int, last: int) -> No
 
 
 @kernel
-def spot_path(net: Net, source: int, sink: int, behind: Floats, hops: int, path: Ints) -> int:
-    """The path that looks best at spot rates; its length, or 0 if it is longer than `hops`."""
-    token = source
-    for h in range(hops):
-        best, choice = 0.0, -1
-        for k in range(net.pptr[token], net.pptr[token + 1]):
-            v = net.pdst[k]
-            value = net.prate[k] * behind[v]
-            if value > best and (v == sink or (k < net.pcore[token] and v != source)):
-                best, choice = value, k
-        if choice < 0:
-            return 0
-        path[h] = net.pe0[choice]
-        token = net.pdst[choice]
-        if token == sink:
-            return h + 1
-    return 0
-
-
-@kernel
 def most_of_ends(net: Net, q: Search) -> float:
     """An upper bound of what a single path pays, where no path is better than the best spot rates say.
 
@@ -282,15 +260,9 @@ def find_single(net: Net, pw: PathWork, q: Search, room: Room, hops: int, floor:
 
     With a floor of 0 nothing is known yet, and the best path is found whatever it leaves after its fee.
     """
-    source, amount = q.sources[0], q.amounts[0]
+    amount = q.amounts[0]
     floor = max(floor, amount) if q.cycle else floor if floor > 0.0 else NOTHING
     pw.work[0] = 0
-    length = spot_path(net, source, q.sink, q.behind, hops, pw.single)
-    if room.strict and path_share(room, pw.single, length) > WHOLE:
-        length = 0
-    if length > 0:  # what the spot path pays is where the search starts from
-        paid = run_path(net, pw, pw.single, length, amount, False) - path_fee(room, pw.single, length)
-        floor = max(floor, paid - abs(paid) * BARELY)
     return best_path(net, pw, pw.every, q, room, WHOLE, amount, hops, floor, pw.single, room.price)
 
 
@@ -337,12 +309,8 @@ def split_greedy(
             if out > best:
                 choice, best = k, out
         if more and count < max_paths and pw.work[0] < BUDGET:
-            known = 0
-            if count == 0:
-                known, best = _known_path(net, pw, q, room, hops, piece, best)
-            best *= 1.0 + 1e-12 if count > 0 else BARELY_LESS
+            best *= 1.0 + 1e-12
             length = best_path(net, pw, where, q, room, WHOLE - taken, piece, hops, best, pw.paths[count], 0.0)
-            length = length if length > 0 else known
             share = path_share(room, pw.paths[count], length)
             if length > 0 and taken + share <= WHOLE:
                 pw.length[count] = length
@@ -427,17 +395,3 @@ def _taken_by(net: Net, pw: PathWork, path: Ints, length: int, x: float, least: 
             break
         part *= more
     return max(x * part, least)
-
-
-@inlined
-def _known_path(
-    net: Net, pw: PathWork, q: Search, room: Room, hops: int, chunk: float, least: float
-) -> tuple[int, float]:
-    """Make the path that looks best at spot rates the first one, if it pays more than `least`: its length, its output.
-
-    The first search starts from there.
-    """
-    length = spot_path(net, q.sources[0], q.sink, q.behind, hops, pw.paths[0])
-    length = length if path_share(room, pw.paths[0], length) <= WHOLE else 0
-    out = run_path(net, pw, pw.paths[0], length, chunk, False) if length > 0 else 0.0
-    return (length, out) if out > least else (0, least)

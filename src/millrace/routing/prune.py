@@ -12,24 +12,12 @@ from millrace.routing.rows import count_trades, passes
 from millrace.routing.shares import WHOLE, Room, fee_of, share_of, taken_by
 from millrace.routing.work import EDGES, HOLD, LONG, TOKENS, Work
 
-LEAST_FLOW = 1e-9  # of the total value; thinner edges are dropped
 KEEP = 0.7  # part of the edges that stays in one round of pruning
 KEEP_FAR = 0.5  # the same while the route has more than four times the edges wanted
 ROUNDS = 60
 SHORTER = 24  # edges dropped where ways are too long, each solved without: with 8 a flow of 27 was given up, 53 bp lost
 FAR = 1000  # pools: more than are on any way
 EXACT_LOSSES_UP_TO = 96  # edges; with more, edges are ranked by profit alone
-
-
-@kernel
-def mark_carrying(w: Work) -> int:
-    """Mark edges with flow in `e_use`; returns their number."""
-    count = 0
-    for e in range(w.n[EDGES]):
-        w.e_use[e] = w.e_alive[e] and w.e_w[e] > LEAST_FLOW
-        if w.e_use[e]:
-            count += 1
-    return count
 
 
 @kernel
@@ -152,7 +140,6 @@ def make_acyclic(net: Net, w: Work, sources: int) -> None:
     """Cancel circulations and solve again on what is left, until the flow is a DAG by itself."""
     for attempt in range(4):
         settle_flows(w)
-        mark_carrying(w)
         if cancel_circulations(w, sources) == 0:
             return
         for e in range(w.n[EDGES]):
@@ -197,13 +184,11 @@ def _profits(w: Work) -> None:
 
 @kernel
 def drop_far(net: Net, w: Work, sources: int, hops: int) -> None:
-    """Drop the edges that are only on ways of more than `hops` pools, and optimise again, until there are none.
+    """Drop the used edges that are only on ways of more than `hops` pools, and optimise again, until there are none.
 
     `n[LONG]` then says whether anything has been dropped: 1 if it was here, and one more for each edge that `shorten`
     drops later on.
     """
-    settle_flows(w)
-    mark_carrying(w)
     w.n[LONG] = 0
     while _mark_long(w, sources, hops, True):
         w.n[LONG] = 1
@@ -211,7 +196,6 @@ def drop_far(net: Net, w: Work, sources: int, hops: int) -> None:
             w.e_alive[e] = w.e_alive[e] and not w.e_best[e]
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
         settle_flows(w)
-        mark_carrying(w)
 
 
 @kernel
@@ -221,7 +205,6 @@ def shorten(net: Net, w: Work, sources: int, hops: int) -> bool:
     Optimises again after each. Of a single way that is too long nothing is left. False if a few edges are not enough.
     """
     settle_flows(w)
-    mark_carrying(w)
     dropped = 0
     while _mark_long(w, sources, hops, False):
         if dropped == SHORTER:
@@ -236,7 +219,6 @@ def shorten(net: Net, w: Work, sources: int, hops: int) -> bool:
         w.e_alive[least] = False
         minimise(net, w, TOLERANCE, NEWTON_STEPS)
         settle_flows(w)
-        mark_carrying(w)
     return True
 
 
@@ -299,8 +281,7 @@ def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
     limits leave no route.
     """
     for attempt in range(ROUNDS):
-        settle_flows(w)
-        used = mark_carrying(w)
+        used = settle_flows(w)
         if used == 0:
             return False
         taken, apart = taken_by(w, room), count_paths(w, sources, used)
@@ -329,7 +310,7 @@ def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
         _keep_best(w, target)
         trim(w, sources)
         if fits and not _any_used(w):  # they were the way of all others
-            mark_carrying(w)
+            settle_flows(w)
             return True
         for e in range(w.n[EDGES]):
             w.e_alive[e] = w.e_use[e]

@@ -9,7 +9,7 @@ from millrace.routing.moves import LONGEST, Moves, best_addition, best_exchange,
 from millrace.routing.net import Net
 from millrace.routing.newton import evaluate, minimise, settle_flows
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import count_paths, mark_carrying, mark_ways, prune, shorten, trim
+from millrace.routing.prune import count_paths, mark_ways, prune, shorten, trim
 from millrace.routing.shares import WHOLE, Room, fees_of, share_of
 from millrace.routing.work import EDGES, TOKENS, Work, compact
 
@@ -146,7 +146,6 @@ def _take_step(
 def settle_route(w: Work, room: Room, sources: int) -> tuple[int, float]:
     """Let only what carries flow from the sources to the sink live on: how many edges that is, and their share."""
     settle_flows(w)
-    mark_carrying(w)
     trim(w, sources)
     used, taken = 0, 0.0
     for e in range(w.n[EDGES]):

@@ -22,7 +22,7 @@ from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
 from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
-from millrace.routing.prune import drop_far, make_acyclic, mark_carrying, order_edges, prune, shorten, trim
+from millrace.routing.prune import drop_far, make_acyclic, order_edges, prune, shorten, trim
 from millrace.routing.refine import refine
 from millrace.routing.shares import Room
 from millrace.routing.work import HOLD, NEARLY, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
@@ -259,7 +259,6 @@ def solve(net: Net, w: Work, q: Search, room: Room, report: Floats) -> None:
     fee (scaled), and the pruning level.
     """
     value, listed = generate(net, w, q)
-    settle_flows(w)
     report[UPPER_PATH] = 1e300
     if q.closed:
         if not listed:
@@ -284,11 +283,11 @@ def extract(
     pools on a way, leave no route.
     """
     sources = q.sources.size
-    before = mark_carrying(w)
+    before = settle_flows(w)
     drop_far(net, w, sources, hops)
     if not (prune(net, w, sources, room, paths) and shorten(net, w, sources, hops)):
         return 0
-    if mark_carrying(w) < before:
+    if settle_flows(w) < before:
         refine(net, w, m, q, room, paths, hops)
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
     if not shorten(net, w, sources, hops):
@@ -332,7 +331,6 @@ def _set_path(net: Net, w: Work, q: Search, path: Ints, length: int) -> None:
 def _write_flow(w: Work, sources: int, edges: Ints, flows: Floats) -> int:
     """Write the flow in execution order; returns the number of its edges."""
     settle_flows(w)
-    mark_carrying(w)
     trim(w, sources)
     count = order_edges(w, sources)
     written = 0
