@@ -333,7 +333,8 @@ class Walk:
                 await relayer.die()
             for connection in self.connections:
                 connection.terminate()
-            await self.monitor.ask(lambda connection: connection.execute(f'DROP SCHEMA "{self.schema}" CASCADE'))
+            drop = f'SET lock_timeout = 0; DROP SCHEMA "{self.schema}" CASCADE'  # the server may yet hear who is gone
+            await self.monitor.ask(lambda connection: connection.execute(drop))
             await self.monitor.leave()
 
     async def step(self) -> None:
