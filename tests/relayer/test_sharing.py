@@ -477,7 +477,7 @@ async def test_clients_are_told_nothing_of_the_server(several: Several, kind: ty
         raise kind(words)
 
     async with asyncio.timeout(10):
-        async with sharing._one:
+        async with sharing._asking.turn:
             first = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
             while not sharing.waiting:
                 await asyncio.sleep(0.005)
@@ -602,7 +602,7 @@ async def test_who_was_frozen_beyond_its_lease_ends(several: Several) -> None:
     assert await submit(one, transfer(ALICE, 0)) == ["ok"]
     sharing = one.service.sharing
     assert sharing is not None
-    async with sharing._one:  # it asks the server for nothing meanwhile, as one that stands still
+    async with sharing._asking.turn:  # it asks the server for nothing meanwhile, as one that stands still
         two = await several.start("two", claims_seats=1)
         late = asyncio.ensure_future(submit(one, transfer(ALICE, 1)))
         await asyncio.sleep(0)
@@ -620,7 +620,7 @@ async def test_what_ran_by_another_is_not_told_as_failed(several: Several) -> No
     sharing, tx = one.service.sharing, transfer(ALICE, 0)
     assert sharing is not None
     async with asyncio.timeout(20):
-        async with sharing._one:  # as one that is cut off from the server
+        async with sharing._asking.turn:  # as one that is cut off from the server
             late = asyncio.ensure_future(submit(one, tx))
             while not one.service.lifecycle.inflight.entries():
                 await asyncio.sleep(0.005)
@@ -863,7 +863,7 @@ async def test_what_may_have_run_elsewhere_is_not_told_to_have_failed(several: S
     told: list[Any] = []
     lifecycle.on_refused = told.append
     tx = transfer(ALICE, 0)
-    async with sharing._one:  # its claim is asked for and not answered
+    async with sharing._asking.turn:  # its claim is asked for and not answered
         late = asyncio.ensure_future(submit(one, tx))
         async with asyncio.timeout(10):
             while not lifecycle.inflight.entries():
@@ -1069,7 +1069,7 @@ async def test_a_first_submission_asks_the_claims_once(several: Several, monkeyp
     sharing = two.service.sharing
     assert sharing is not None
     async with asyncio.timeout(20):
-        async with sharing._one:  # as while the server is slow to answer
+        async with sharing._asking.turn:  # as while the server is slow to answer
             late = [
                 asyncio.ensure_future(submit(two, transfer(pair, 0, gas_limit=200_000), ip=f"ip{number}"))
                 for number, pair in enumerate(pairs)

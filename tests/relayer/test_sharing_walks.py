@@ -26,7 +26,7 @@ import pytest
 from relayer_support import NETWORK, RELAYERS, raw, transfer, wallet, with_identity
 
 from millrace.chain.transaction import Transaction, client_hash, from_proto
-from millrace.relayer.journal import identity, sharing
+from millrace.relayer.journal import asking, identity, sharing
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.reconcile import reconcile
 from millrace.relayer.journal.seats import Seats
@@ -60,7 +60,8 @@ _Key = tuple[int, int]
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the clock: the walk decides when something goes on."""
     monkeypatch.setattr(sharing, "TELL_SECONDS", 0.0)
-    monkeypatch.setattr(sharing, "RETRY_SECONDS", 0.0)
+    for module in (asking, sharing):
+        monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
 
 
 def payload(key: _Key) -> Transaction:
@@ -332,7 +333,8 @@ class Walk:
                 await relayer.die()
             for connection in self.connections:
                 connection.terminate()
-            await self.monitor.ask(lambda connection: connection.execute(f'DROP SCHEMA "{self.schema}" CASCADE'))
+            drop = f'SET lock_timeout = 0; DROP SCHEMA "{self.schema}" CASCADE'  # the server may yet hear who is gone
+            await self.monitor.ask(lambda connection: connection.execute(drop))
             await self.monitor.leave()
 
     async def step(self) -> None:

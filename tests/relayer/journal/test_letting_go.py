@@ -10,10 +10,10 @@ import pytest
 from relayer_support import transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash, to_proto
+from millrace.relayer.journal.claim_errors import TakenElsewhere
+from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.programmes import Charge
-from millrace.relayer.journal.seats import Claimed
-from millrace.relayer.journal.sharing import TakenElsewhere
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
 

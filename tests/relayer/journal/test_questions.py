@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from millrace.relayer.journal import questions
+from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.questions import Questions
-from millrace.relayer.journal.seats import Claimed, Seats
+from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.writer import JournalFull
 from millrace.runtime.postgres import Damaged, Unavailable
 

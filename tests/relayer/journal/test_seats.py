@@ -16,12 +16,15 @@ from relayer_support import transfer, wallet
 from millrace.chain.transaction import client_hash, to_proto
 from millrace.relayer.journal import seats as seats_module
 from millrace.relayer.journal import sharing as sharing_module
+from millrace.relayer.journal.asking import RETRY_SECONDS
+from millrace.relayer.journal.claim_errors import ClaimDamaged, ClaimsError, TakenElsewhere
+from millrace.relayer.journal.claim_rows import Shared
 from millrace.relayer.journal.portions import PORTIONS, Need
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.progress import Progress
-from millrace.relayer.journal.seats import UNTOLD, SeatError, Seats, Shared, TwinError
+from millrace.relayer.journal.seats import UNTOLD, SeatError, Seats, TwinError
 from millrace.relayer.journal.server_clock import ROUNDED_MS, ServerClock, wall_ms
-from millrace.relayer.journal.sharing import RETRY_SECONDS, ClaimDamaged, ClaimsError, Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.writer import JournalError
 from millrace.runtime.postgres import Connection, Damaged, Refused, Unavailable, Unfit, making
@@ -920,7 +923,7 @@ async def test_row_10_nothing_is_claimed_while_no_standby_is_waited_for(opened: 
                 await asyncio.sleep(0.01)
         assert postgres.sql(f'SELECT nonce FROM "{seats._schema}".claims') == "1"
         assert sharing.why_not() == "the claims' server is not fit to be used" and not asked.done()
-        async with sharing._one:
+        async with sharing._asking.turn:
             seats._db._drop()
             with pytest.raises(Unfit, match="no standby"):  # a running relayer does not end for it
                 await seats.whose([(ALICE.public, 1)])

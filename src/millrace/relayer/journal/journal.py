@@ -23,10 +23,11 @@ from millrace.relayer.journal.advice import WHAT_TO_DO, advice
 from millrace.relayer.journal.alone import FolderLock
 from millrace.relayer.journal.chain import Chain, Chained, Link
 from millrace.relayer.journal.checkpoints import Checkpoints
+from millrace.relayer.journal.claim_errors import ProgrammeFull, TakenElsewhere
+from millrace.relayer.journal.claim_rows import Shared
 from millrace.relayer.journal.mark import Mark
 from millrace.relayer.journal.reading import POLICY
-from millrace.relayer.journal.seats import Shared
-from millrace.relayer.journal.sharing import ProgrammeFull, Sharing, TakenElsewhere
+from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import MAX_NONCE, Cosigned, Record
 from millrace.relayer.journal.versions import bring_up_to_date
 from millrace.relayer.journal.writer import JournalError, NonceTaken, Rows, Write, Writer

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from millrace.relayer.journal.seats import Claimed, SeatError, Seats
+from millrace.relayer.journal.claim_rows import Claimed
+from millrace.relayer.journal.seats import SeatError, Seats
 from millrace.relayer.journal.writer import JournalFull
 from millrace.runtime.postgres import Damaged, Unavailable
 

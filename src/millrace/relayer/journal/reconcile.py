@@ -14,10 +14,11 @@ import msgspec
 
 from millrace.chain import address
 from millrace.relayer.journal import audit, programmes
+from millrace.relayer.journal.claim_rows import Shared
 from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.journal import BUDGET_MS, QUOTA_MS, Journal
 from millrace.relayer.journal.outcomes import Outcome
-from millrace.relayer.journal.seats import Seat, Shared
+from millrace.relayer.journal.seats import Seat
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import OPEN, End, Record
 from millrace.relayer.journal.writer import JournalError

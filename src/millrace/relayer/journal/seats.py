@@ -15,6 +15,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from millrace.relayer.journal import common_programmes as programmes
+from millrace.relayer.journal.claim_rows import COLUMNS, Claimed, Shared, claimed_of, row_of, shared_of
+from millrace.relayer.journal.claim_tables import opened
 from millrace.relayer.journal.common_programmes import Charged, Limits, Total
 from millrace.relayer.journal.portions import AT_ONCE, PORTIONS
 from millrace.relayer.journal.programmes import User
@@ -30,7 +32,6 @@ from millrace.runtime.postgres import (
     Timelines,
     Unavailable,
     Unfit,
-    making,
     use_schema,
 )
 from millrace.runtime.settings import Secret
@@ -41,84 +42,11 @@ ROWS_AT_ONCE = 2_000
 """Claims read, or forgotten, with one question."""
 READING_SECONDS = 60.0
 """For a page of them at a start: the first passes over all that ended since the server tidied up last."""
-MAKING_SECONDS = 600.0
-"""For indexes that an earlier version did not have: some 4 s for a million claims on a busy machine."""
-_VERSION = 2
 _NO_LIMITS: Mapping[str, Limits] = MappingProxyType({})
 UNTOLD = 2**63 - 1
 """Reservations of a seat whose holder has yet to know all: no journal has so many."""
 GONE_SECONDS = 60
 """A seat whose lease has been over for so long is vacated when its portions are wanted."""
-
-_SCHEMA = f"""
-CREATE TABLE IF NOT EXISTS sharing (
-    version INTEGER NOT NULL, id TEXT NOT NULL, seats INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS seats (
-    seat INTEGER PRIMARY KEY,
-    folder TEXT NOT NULL,         -- identity of the data directory that had it last
-    reservations BIGINT NOT NULL, -- how many that one's journal had: a copy with fewer is older
-    place TEXT NOT NULL,          -- host, folder and process, for people
-    word TEXT NOT NULL,           -- random, of the process that has it
-    expires_at TIMESTAMPTZ NOT NULL,
-    position BIGINT NOT NULL,     -- commits of claims
-    open_since BIGINT NOT NULL,   -- all claims made before, in ms, are over
-    cursor BIGINT,                -- of the hub's events, and the same for any hub
-    cursor_place TEXT NOT NULL,
-    portions INTEGER NOT NULL,    -- of all budgets
-    needed INTEGER NOT NULL,      -- of these, at most, for what was claimed
-    wants BOOLEAN NOT NULL        -- whether its relayer has hardly any left
-) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS claims (
-    sender BYTEA NOT NULL,
-    nonce BIGINT NOT NULL,
-    client_hash BYTEA NOT NULL,
-    seat INTEGER NOT NULL,
-    tx BYTEA NOT NULL,
-    kind TEXT NOT NULL,
-    relayer BYTEA NOT NULL,
-    fee TEXT NOT NULL,
-    ip TEXT NOT NULL,
-    created_ms BIGINT NOT NULL,   -- by the server's clock, as all times
-    state TEXT NOT NULL,          -- as in the journal; "failed" of what is finished and did
-    broadcast BOOLEAN NOT NULL,
-    cost TEXT,
-    ended_ms BIGINT,
-    signature BYTEA,              -- of our key, where somebody else is to broadcast it
-    position BIGINT NOT NULL DEFAULT 0, -- its seat's; 0 of holders that do not tell what they keep
-    PRIMARY KEY (sender, nonce)
-) WITH (fillfactor = 80);
-CREATE TABLE IF NOT EXISTS sums (
-    seat INTEGER PRIMARY KEY,
-    sums TEXT NOT NULL            -- of the budgets in its holder's policy
-);
-CREATE TABLE IF NOT EXISTS kept_up_to ( -- no column of `seats`: earlier versions read all of a row there
-    seat INTEGER PRIMARY KEY,
-    position BIGINT NOT NULL      -- what was claimed up to it is in its holder's journal, or let go of
-) WITH (fillfactor = 50);
-CREATE INDEX IF NOT EXISTS claims_made ON claims (seat, created_ms);
-CREATE INDEX IF NOT EXISTS claims_open ON claims (seat, created_ms) WHERE ended_ms IS NULL;
-CREATE INDEX IF NOT EXISTS claims_written_off ON claims (relayer) WHERE state = 'superseded' AND ended_ms IS NULL;
-DROP INDEX IF EXISTS claims_created; -- of earlier versions
-ALTER TABLE claims ADD COLUMN IF NOT EXISTS position BIGINT NOT NULL DEFAULT 0; -- of earlier versions
-ALTER TABLE claims SET (autovacuum_vacuum_scale_factor = 0.02); -- until then who looks for open claims meets ended ones
-{programmes.SCHEMA}
-"""
-_IS_MADE = """
-SELECT to_regclass('programmes_brought') IS NOT NULL AND to_regclass('claims_written_off') IS NOT NULL AND EXISTS (
-    SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('claims') AND attname = 'position'
-)
-"""
-"""Of what is made the table, the index and the column that came last. Whoever stands by asks every second, and to make
-an index that is there keeps claims waiting all the same."""
-_FROM_1 = f"""
-ALTER TABLE seats ADD portions INTEGER NOT NULL DEFAULT {PORTIONS}, ADD needed INTEGER NOT NULL DEFAULT {PORTIONS},
-    ADD wants BOOLEAN NOT NULL DEFAULT false;
-ALTER TABLE claims ADD signature BYTEA;
-UPDATE seats SET word = '';
-UPDATE sharing SET version = {_VERSION};
-"""
-"""What is of version 1 as of this one; who had a seat may have spent all of an equal part, and is out."""
 
 _GIVEN = (
     "unnest($4::bytea[], $5::bigint[], $6::bytea[], $7::bytea[], $8::text[], $9::bytea[], $10::text[], $11::text[], "
@@ -211,10 +139,7 @@ _WRITTEN_OFF = """
 SELECT relayer, sum(fee::numeric) FROM claims WHERE state = 'superseded' AND ended_ms IS NULL AND seat <> $1
 GROUP BY relayer
 """
-_COLUMNS = "sender, nonce, client_hash, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms"
-
-
-_MADE = f"SELECT {_COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= $2 AND %s ORDER BY created_ms"
+_MADE = f"SELECT {COLUMNS} FROM claims WHERE seat = $1 AND created_ms >= $2 AND %s ORDER BY created_ms"
 """Claims of a seat by when they were made; what is asked for beside that decides over the index."""
 
 
@@ -267,41 +192,6 @@ class Made(NamedTuple):
     """By sender and nonce what no programme pays; nothing of it is claimed."""
 
 
-class Claimed(NamedTuple):
-    """Who has a nonce."""
-
-    client_hash: bytes
-    seat: int
-    kind: str
-    state: str
-    cost: str | None
-    ended_ms: int | None
-    signature: bytes | None = None
-    """Of what is only to be signed, once its holder has told it."""
-    tx: bytes | None = None
-    """Of what may still run, where that was asked for."""
-    is_kept: bool = True
-    """Whether its holder's journal has it, as far as was told: else it may still be let go of."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it may still run, as far as its holder has told."""
-        return self.state == "journalled"
-
-    @property
-    def may_have_run(self) -> bool:
-        """Of what is over: it did, or its nonce was used while nobody was told by what, so that its fee counts."""
-        return self.state == "finished" or int(self.cost or 0) > 0
-
-
-class Shared(NamedTuple):
-    """A claim as a row of the journal, when it ended, and whether it is known to have failed."""
-
-    record: Record
-    ended_ms: int | None
-    failed: bool = False
-
-
 class Seats:
     """The server's rows, for one task at a time. Raises `Unavailable`, or `Refused` where waiting does not help."""
 
@@ -350,52 +240,7 @@ class Seats:
 
     async def open(self) -> str:
         """Make what is missing; the id of all who share. Raises `Refused` for another number of seats."""
-
-        async def work(connection: Connection) -> str:
-            row = None
-            if await connection.fetchval(_IS_MADE):
-                row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
-            if row is None or row["version"] == 1:
-                async with making(connection):
-                    row = await self._make(connection)
-            if row["version"] != _VERSION:
-                raise Refused(f"{self._db.place}: the claims are of version {row['version']}: start that version")
-            if row["seats"] != self._seats:
-                raise Refused(
-                    f"{self._db.place}: the claims are shared by {row['seats']} relayers and `claims_seats` is "
-                    f"{self._seats}: it is the same for all of them, for good"
-                )
-            return str(row["id"])
-
-        return await self._db.ask(work)
-
-    async def _make(self, connection: Connection) -> Any:
-        log.warning("the claims' tables are made, or get what they lack: nobody claims meanwhile")
-        await connection.execute(_SCHEMA, timeout=MAKING_SECONDS)
-        row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
-        if row is None:
-            row = {"version": _VERSION, "id": secrets.token_hex(16), "seats": self._seats}
-            await connection.execute("INSERT INTO sharing VALUES ($1, $2, $3)", *row.values())
-            await connection.execute(
-                "INSERT INTO seats SELECT number, '', 0, '', '', '-infinity', 0, 0, NULL, '', $2, 0, false "
-                "FROM generate_series(0, $1 - 1) AS number",
-                self._seats,
-                PORTIONS,
-            )
-        elif row["version"] == 1:
-            await self._bring_up_to_date(connection)
-            row = await connection.fetchrow("SELECT version, id, seats FROM sharing")
-        return row
-
-    async def _bring_up_to_date(self, connection: Connection) -> None:
-        """Raises `Refused` beside who would go on in its old way."""
-        place = await connection.fetchval("SELECT place FROM seats WHERE expires_at > clock_timestamp() LIMIT 1")
-        if place is not None:
-            raise Refused(
-                f"{self._db.place}: the claims are of an earlier version, and {place} holds a seat: stop all relayers "
-                "of that version before one of this version starts"
-            )
-        await connection.execute(_FROM_1)
+        return await self._db.ask(lambda connection: opened(connection, self._db.place, self._seats))
 
     async def sit(self, folder: str, place: str) -> Seat | None:
         """Take a seat that nobody has, the folder's last one if that is free; `None` while all are taken.
@@ -580,7 +425,7 @@ class Seats:
         self, records: Sequence[Record], position: int, ended_ms: Sequence[int | None], needed: int | None, kept: int
     ) -> tuple[Any, ...]:
         ahead = self.clock.most_ahead_ms
-        columns = columns_of([_row(item, ahead) for item in records], 12)
+        columns = columns_of([row_of(item, ahead) for item in records], 12)
         ended = [None if at is None else at + ahead for at in ended_ms] or [None] * len(records)
         return self.number, self._word, position, *columns, ended, needed, self._needs_standby, kept
 
@@ -592,13 +437,13 @@ class Seats:
         """Who has these nonces, as far as anybody has."""
         rows = await self._fetch(_WHOSE, *columns_of(names, 2))
         ahead = self.clock.least_ahead_ms
-        return {(row[0], row[1]): _claimed(tuple(row)[2:], ahead) for row in rows}
+        return {(row[0], row[1]): claimed_of(tuple(row)[2:], ahead) for row in rows}
 
     async def claimed(self, asked: Collection[tuple[bytes, int, int]]) -> dict[bytes, dict[int, Claimed]]:
         """By sender and nonce who has what of these senders, each from a nonce up to another one."""
         found: dict[bytes, dict[int, Claimed]] = {}
         for sender, nonce, *claim in await self._fetch(_CLAIMED, *columns_of(list(asked), 3)):
-            found.setdefault(sender, {})[nonce] = _claimed(tuple(claim), self.clock.least_ahead_ms)
+            found.setdefault(sender, {})[nonce] = claimed_of(tuple(claim), self.clock.least_ahead_ms)
         return found
 
     async def written_off(self) -> dict[bytes, int]:
@@ -630,7 +475,7 @@ class Seats:
                         _MADE % which, self.number, first, size=ROWS_AT_ONCE, first=READING_SECONDS
                     )
                     async for page in pages:
-                        await take([_shared(row, ahead) for row in page])
+                        await take([shared_of(row, ahead) for row in page])
                 await connection.execute(
                     "UPDATE seats SET expires_at = clock_timestamp() + make_interval(secs => $2) WHERE seat = $1",
                     self.number, self.seconds,
@@ -667,34 +512,3 @@ class Seats:
 
 def _texts(rows: Sequence[Any]) -> tuple[str, ...]:
     return tuple(row[0] for row in rows)
-
-
-def _claimed(row: tuple[Any, ...], ahead_ms: int) -> Claimed:
-    claimed = Claimed(*row)
-    ended_ms = None if claimed.ended_ms is None else claimed.ended_ms - ahead_ms
-    return claimed._replace(ended_ms=ended_ms, state=_finished(claimed.state))
-
-
-def _finished(state: str) -> str:
-    """A claim's state as the journal has it, which keeps beside it what failed."""
-    return "finished" if state == "failed" else state
-
-
-def _row(item: Record, ahead_ms: int) -> tuple[Any, ...]:
-    cost = None if item.cost is None else str(item.cost)
-    return (
-        item.sender, item.nonce, item.client_hash, item.tx, item.kind, item.relayer, str(item.fee), item.ip,
-        item.created_ms + ahead_ms, item.state, item.broadcast, cost,
-    )  # fmt: skip
-
-
-def _shared(row: Any, ahead_ms: int) -> Shared:
-    sender, nonce, client, tx, kind, relayer, fee, cost, ip, created_ms, state, broadcast, ended_ms = row
-    return Shared(
-        Record(
-            sender, nonce, client, None, tx, kind, relayer, int(fee), None if cost is None else int(cost), ip,
-            created_ms - ahead_ms, _finished(state), broadcast,
-        ),
-        None if ended_ms is None else ended_ms - ahead_ms,
-        state == "failed",
-    )  # fmt: skip

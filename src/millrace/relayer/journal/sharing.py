@@ -9,32 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
 from millrace.chain import address
 from millrace.relayer.journal.allowances import Allowances
+from millrace.relayer.journal.asking import RETRY_SECONDS, Asking
+from millrace.relayer.journal.claim_errors import ClaimDamaged, ClaimsError, ProgrammeFull, TakenElsewhere
+from millrace.relayer.journal.claim_rows import Claimed, Shared
 from millrace.relayer.journal.common_programmes import Charged
 from millrace.relayer.journal.others_written_off import OthersWrittenOff
+from millrace.relayer.journal.own_claims import OwnClaims
 from millrace.relayer.journal.portions import Portions
 from millrace.relayer.journal.programmes import Charge, User
 from millrace.relayer.journal.progress import Progress
 from millrace.relayer.journal.questions import Questions
-from millrace.relayer.journal.seats import Claimed, Made, Seat, SeatError, Seats, Shared, TwinError
+from millrace.relayer.journal.seats import Made, Seat, SeatError, Seats, TwinError
 from millrace.relayer.journal.server_clock import wall_ms
-from millrace.relayer.journal.submissions import End, Record
+from millrace.relayer.journal.submissions import Record
 from millrace.relayer.journal.waiting import Waiting, charged_of, name_of, next_group, settle
-from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
-from millrace.runtime.postgres import Damaged, Refused, Unavailable, Unfit
+from millrace.relayer.journal.writer import JournalError, JournalFull
+from millrace.runtime.postgres import Damaged, Refused, Unavailable
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RETRY_SECONDS = 0.2
 TELL_SECONDS = 1.0
 """How often the seat is renewed, and told how claims ended; a lease that ends is renewed five times in its time."""
 WRITE_SECONDS = 0.5
@@ -43,45 +44,17 @@ KEEPS_SECONDS = 5 * TELL_SECONDS
 """For so long it is waited for another one to tell that it keeps what it has claimed: that goes with its renewals."""
 MAX_WAITING = 20_000
 """Claims that wait for the server; beyond it new ones are refused."""
-MAX_NOTED = 16
-"""Failures of a server that are logged until it answers again, each once."""
 ASK_AGAIN = 5
 """Whose a nonce is that is not ours, and not free either: others let go of it between our claim and the question, but
 not so often."""
 AGREE_SECONDS = 2.0
 """Clocks of servers that are set by the network are less apart."""
-SLACK_MS = 600_000
-"""A claim is made later than its time says: it waits for its turn, and for a server that is away."""
 
 
 _STOPS = "the relayer stops"
 
 
 async def _nothing_to_write() -> None: ...
-
-
-class ClaimsError(JournalError):
-    """Claims cannot be made, read or told. The text may be the server's, and is for operators."""
-
-    is_in_doubt = False
-    """Whether what was to be claimed may be claimed all the same: who has the seat next would run it then."""
-
-    def in_doubt(self) -> ClaimsError:
-        """The same, and what was asked may have come through."""
-        self.is_in_doubt = True
-        return self
-
-
-class ClaimDamaged(ClaimsError):
-    """The server cannot read what it has of these claims."""
-
-
-class TakenElsewhere(NonceTaken):
-    """Another relayer, or another payload, has the nonce."""
-
-    def __init__(self, claimed: Claimed) -> None:
-        super().__init__("a nonce of this sender is claimed")
-        self.claimed = claimed
 
 
 ALL_TAKEN = "stands by: all seats are taken"
@@ -94,14 +67,7 @@ _UNREADABLE = Claimed(b"", -1, "", "journalled", None, None)
 """Who has a nonce that the server neither gives us nor tells anything of."""
 
 
-class ProgrammeFull(NonceTaken):
-    """No programme pays for it: count or budget are used up, by all relayers of the key together."""
-
-    def __init__(self) -> None:
-        super().__init__("the programme pays for no more of this sender's")
-
-
-class Sharing:
+class Sharing(OwnClaims):
     """`sit` first, then `settle_in`, then `start`; `run` tells of the end, `close` when nothing is signed any more."""
 
     def __init__(
@@ -118,17 +84,16 @@ class Sharing:
         """All of these are of our journal: how many reservations it has; to wait for what it was told so far; how many
         commits those with an id had, as far as it was told to `remember` that. `stale_seconds`: for so long it may be
         without news of what others paid."""
+        super().__init__()
         self._seats = seats
-        self._one = asyncio.Lock()
-        """There is one connection."""
-        self._questions = Questions(seats, self._one)
+        self._asking = Asking(seats)
+        self._questions = Questions(seats, self._asking.turn)
         self._folder = folder
         self._place = place
         self._reservations = reservations
         self._written = written
         self._known = known
         self._remember = remember
-        self._position = 0
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self.no_seat = ""
@@ -137,32 +102,12 @@ class Sharing:
         """Whether the seat says where reading the events goes on."""
         self._queue: list[Waiting] = []
         self._more = asyncio.Event()
-        self._progress = Progress()
         self._telling: Progress | None = None
         """What the server is being told."""
-        self._untold: set[tuple[bytes, int]] = set()
-        """What `_progress` says is void or over."""
         self._forget_before = 0
-        self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
-        """When claims that are not over were made, by the server's clock: ours may be set meanwhile."""
-        self._unkept: dict[tuple[bytes, int], int] = {}
-        """What was claimed, or may have been, and is not known to be in our journal, by the position before that."""
-        self._kept_told = 0
-        """Up to which position the server knows all to be there."""
-        self._let_go: list[tuple[bytes, int, bytes]] = []
-        """What is void and never was in our journal."""
-        self._failed: set[tuple[bytes, int]] = set()
-        """What of them is known to have failed before it is known what it did cost."""
         self._flushed: list[asyncio.Future[None]] = []
         self.waiting = 0
         """Claims that were asked for and not answered."""
-        self.failed: str | None = None
-        """Why the server does not answer, until it does."""
-        self._is_unfit = False
-        """It does, and is not to be used."""
-        self._noted: set[str] = set()
-        """What was logged of that: it may be away first, and not what it was then."""
-        self.failures = 0
         self._is_damaged = False
         """What others wrote off cannot be read."""
         self.portions = Portions()
@@ -174,28 +119,25 @@ class Sharing:
         """What others are told of the sums of our policy."""
         self.others_sums: tuple[str, ...] = ()
         """What others told of theirs."""
-        self._failed_at = -math.inf
-        """When the server did not answer last."""
         self._work: asyncio.Task[None] | None = None
         self.lost: str | None = None
         """Why nothing is claimed any more, for good."""
 
     @property
-    def open(self) -> int:
-        """Claims of ours that are not over."""
-        return len(self._open)
+    def failed(self) -> str | None:
+        """Why the server does not answer, until it does."""
+        return self._asking.failed
 
-    def has(self, sender: bytes, nonce: int) -> bool:
-        """Whether a nonce is claimed for us and not over."""
-        return (sender, nonce) in self._open
+    @property
+    def failures(self) -> int:
+        """How often it did not."""
+        return self._asking.failures
 
     def why_not(self) -> str | None:
         """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
         if self.lost is not None:
             return "this relayer has lost its seat among those that share their claims"
-        if self.failed is None:
-            return None
-        return f"the claims' server {'is not fit to be used' if self._is_unfit else 'does not answer'}"
+        return self._asking.why_not()
 
     # ---- the seat
 
@@ -208,9 +150,9 @@ class Sharing:
         while True:
             try:
                 self._seats.commits = max(
-                    self._seats.commits, self._known(await self._call(lambda seats: seats.open()))
+                    self._seats.commits, self._known(await self._asking.call(lambda seats: seats.open()))
                 )
-                self.seat = await self._call(lambda seats: seats.sit(self._folder, self._place))
+                self.seat = await self._asking.call(lambda seats: seats.sit(self._folder, self._place))
                 self._remember(self._seats.commits)
                 if self.seat is None:
                     self._stand_by(ALL_TAKEN)
@@ -235,8 +177,10 @@ class Sharing:
     async def settle_in(self) -> None:
         """This folder's journal has all that the seat's holders before it claimed. Raises `JournalError`."""
         mine = self.sums()
-        self._hear(mine, await self._sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine)))
-        self.written_off.hear(await self._sure(lambda seats: seats.written_off()))
+        self._hear(
+            mine, await self._asking.sure(lambda seats: seats.settle_in(self._folder, self._reservations(), mine))
+        )
+        self.written_off.hear(await self._asking.sure(lambda seats: seats.written_off()))
 
     def _hear(self, mine: str, others: tuple[str, ...]) -> None:
         """What others say of the sums of their policies, beside what we said."""
@@ -249,7 +193,7 @@ class Sharing:
 
     async def id(self) -> str:
         """Of all who share."""
-        return await self._sure(lambda seats: seats.open())
+        return await self._asking.sure(lambda seats: seats.open())
 
     # ---- claims
 
@@ -288,11 +232,6 @@ class Sharing:
         self._more.set()
         await done
 
-    def kept(self, names: Iterable[tuple[bytes, int]]) -> None:
-        """These are in our journal: whoever is asked for them may say that they are accepted."""
-        for name in names:
-            self._unkept.pop(name, None)
-
     async def let_go(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
         """The same as `void` of what our journal never had: at once, so that what is told of them is true.
 
@@ -305,59 +244,11 @@ class Sharing:
         except ClaimsError as error:
             raise error.in_doubt() from None
 
-    def void(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
-        """Nothing was signed for these, by sender, nonce and client hash, and nothing will be: they are free again."""
-        self._drop(claims)
-        self._progress.void += claims
-
     async def voided(self, names: Collection[tuple[bytes, int]]) -> None:
         """Return when the server has let go of what was `void`. Raises `ClaimsError` where that is not known."""
         await self._told()
         if not self._untold.isdisjoint(names):
             raise ClaimsError("the journal is not written")
-
-    def _drop(self, claims: Sequence[tuple[bytes, int, bytes]]) -> None:
-        for sender, nonce, _ in claims:
-            self._open.pop((sender, nonce), None)
-            self._failed.discard((sender, nonce))
-            self._untold.add((sender, nonce))
-
-    def ended(self, ends: Sequence[End]) -> None:
-        """Claims of ours are over. Of what was written off it is told, and its fee is still followed."""
-        for item in ends:
-            name = item[0], item[1]
-            if item[5] is not None:
-                self._open.pop(name, None)
-                if name in self._failed:
-                    self._failed.discard(name)
-                    self._progress.failed.append(name)
-            self._untold.add(name)
-        self._progress.ends += ends
-
-    def lose(self, sender: bytes, nonce: int) -> None:
-        """A claim of ours did cost its fee, or will, and failed: who has the seat after us counts it as lost, too."""
-        if self.has(sender, nonce):
-            self._failed.add((sender, nonce))
-        else:
-            self._progress.failed.append((sender, nonce))
-
-    def written_off_is_over(self, sender: bytes, nonce: int, state: str, cost: str | None, now_ms: int) -> None:
-        """What was written off ran, or cannot run any more; without a cost that stays its fee."""
-        self._open.pop((sender, nonce), None)
-        self._failed.discard((sender, nonce))
-        self._progress.ends.append((sender, nonce, None, state, cost, now_ms))
-
-    def sent(self, sender: bytes, nonce: int) -> None:
-        """What was only signed is to be broadcast; see `flush`."""
-        self._progress.sent.add((sender, nonce))
-
-    def signed(self, sender: bytes, nonce: int, signature: bytes) -> None:
-        """What is only to be signed has its signature, which any relayer may tell to who asks with the same bytes."""
-        self._progress.signed.append((sender, nonce, signature))
-
-    def keep_cursor(self, sequence: int, place: str) -> None:
-        """Events up to this one need not be read again by who has the seat after us."""
-        self._progress.cursor, self._progress.cursor_place = sequence, place
 
     async def flush(self) -> None:
         """Return when what is to be broadcast is known to the server. Raises `JournalError`, at once while it does not
@@ -404,14 +295,14 @@ class Sharing:
 
     async def whose(self, names: Sequence[tuple[bytes, int]]) -> dict[tuple[bytes, int], Claimed]:
         """Who has these nonces, as far as anybody has. Raises `JournalError`."""
-        return await self._sure(lambda seats: seats.whose(names))
+        return await self._asking.sure(lambda seats: seats.whose(names))
 
     async def each_since(
         self, created_ms: int, open_since: int, take: Callable[[list[Shared]], Awaitable[None]]
     ) -> None:
         """See `Seats.each_since`; `take` may ask for nothing else here, and may get a claim twice. Raises
         `JournalError`."""
-        await self._sure(lambda seats: seats.each_since(created_ms, open_since, take))
+        await self._asking.sure(lambda seats: seats.each_since(created_ms, open_since, take))
 
     async def bring(self, records: Sequence[Record], ended_ms: Sequence[int | None]) -> None:
         """Claim what was signed before claims were shared. Raises `JournalError`."""
@@ -426,7 +317,7 @@ class Sharing:
 
     async def bring_programmes(self, users: Sequence[User], charges: Sequence[Charged]) -> None:
         """Count what our programmes paid before claims were shared. Raises `JournalError`."""
-        await self._sure(lambda seats: seats.bring_programmes(self._folder, users, charges))
+        await self._asking.sure(lambda seats: seats.bring_programmes(self._folder, users, charges))
 
     def follows(self, records: Sequence[Record]) -> None:
         """These claims of ours are not over, oldest first."""
@@ -459,9 +350,9 @@ class Sharing:
                 progress = await self._take_progress()
                 if self._telling is not None:  # cut off just now; told twice it is the same
                     progress.follow(self._telling)
-                await self._call(lambda seats: seats.renew(progress))
-            await self._call(lambda seats: seats.leave())
-        await self._call(lambda seats: seats.close())
+                await self._asking.call(lambda seats: seats.renew(progress))
+            await self._asking.call(lambda seats: seats.leave())
+        await self._asking.call(lambda seats: seats.close())
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -576,13 +467,13 @@ class Sharing:
             try:
                 made = await self._claim_at(before, records, ended_ms, needed, charges)
             except Unavailable as error:
-                self._note(error)
+                self._asking.note(error)
             except ClaimsError as error:
                 if pause:
                     error.in_doubt()
                 raise
             else:
-                self._answers()
+                self._asking.answers()
                 for item in charges:
                     if (item.sender, item.nonce) in made.refused:
                         self.allowances.refuse(item.programme, item.sender)
@@ -591,7 +482,7 @@ class Sharing:
             pause = RETRY_SECONDS
             try:
                 # A server whose disk is full answers this, and claims nothing: it is not well yet.
-                self._position = await self._sure(lambda seats: seats.position(), makes_well=False)
+                self._position = await self._asking.sure(lambda seats: seats.position(), makes_well=False)
                 self._must_remember(before)
             except ClaimsError as error:
                 raise error.in_doubt() from error.__cause__
@@ -610,7 +501,7 @@ class Sharing:
             limits=self.allowances.limits() if charges else {}, kept=self._kept(),
         )  # fmt: skip
         try:
-            made = await self._call(work)
+            made = await self._asking.call(work)
         except Unavailable:
             raise
         except Damaged as error:
@@ -619,10 +510,6 @@ class Sharing:
             raise ClaimsError(str(error)) from error
         self._position += 1
         return made
-
-    def _kept(self) -> int:
-        """Up to which position all that was claimed is in our journal, or let go of."""
-        return min(self._unkept.values(), default=self._position)
 
     def _must_remember(self, acknowledged: int) -> None:
         if self._position < acknowledged:
@@ -641,7 +528,7 @@ class Sharing:
         flushed, self._flushed = self._flushed, []
         try:
             progress = self._telling = await self._take_progress()
-            renewed = await self._sure(lambda seats: seats.renew(progress))
+            renewed = await self._asking.sure(lambda seats: seats.renew(progress))
             self._telling = None
             if abs(self._seats.clock.set_by) > AGREE_SECONDS:
                 seconds = round(self._seats.clock.set_by, 1)
@@ -662,7 +549,7 @@ class Sharing:
             if self._forget_before and not await self._forget(self._forget_before, progress.programmes):
                 self._forget_before = 0  # else the rest with what is told next
         except Unavailable as error:
-            self._note(error)
+            self._asking.note(error)
         except BaseException as error:
             for done in flushed:
                 settle(done, ClaimsError(_STOPS))
@@ -675,7 +562,7 @@ class Sharing:
     async def _hear_written_off(self) -> None:
         """What cannot be read stays as it was known; that is said, and stops nobody."""
         try:
-            self.written_off.hear(await self._call(lambda seats: seats.written_off()))
+            self.written_off.hear(await self._asking.call(lambda seats: seats.written_off()))
         except Refused as error:
             if not self._is_damaged:
                 log.error("what others wrote off cannot be read", extra={"error": str(error)})
@@ -686,7 +573,7 @@ class Sharing:
     async def _forget(self, before_ms: int, named: Sequence[str]) -> bool:
         """Have old claims forgotten, and whether there are more; that they cannot be read is said, and stops nobody."""
         try:
-            return await self._call(lambda seats: seats.forget(before_ms, named))
+            return await self._asking.call(lambda seats: seats.forget(before_ms, named))
         except Damaged as error:
             log.error(
                 "old claims cannot be forgotten: the claims' server has damaged data", extra={"error": str(error)}
@@ -698,30 +585,12 @@ class Sharing:
         a row there that nobody has claimed."""
         asked = len(self._progress.void)
         written = asked if asked and await self._is_written() else 0
-        progress, self._progress = self._progress, Progress()
-        self._untold.clear()
-        if later := progress.void[written:]:
-            del progress.void[written:]
-            # How these ended is told with that: a claim that is over is not deleted.
-            names = {(sender, nonce) for sender, nonce, _ in later}
-            self._progress.void = later
-            self._progress.ends = [item for item in progress.ends if item[:2] in names]
-            progress.ends = [item for item in progress.ends if item[:2] not in names]
-            self._progress.failed = [name for name in progress.failed if name in names]
-            progress.failed = [name for name in progress.failed if name not in names]
-            self._untold |= names
-        now = wall_ms() + self._seats.clock.least_ahead_ms
-        progress.open_since = min(self._open.values(), default=now) - SLACK_MS  # the first need not be the oldest
-        # What is let go of is told with this; the same bytes are not claimed again before (see `_serve`).
-        self.kept(claim[:2] for claim in self._let_go)
-        progress.void += self._let_go
-        self._let_go = []
-        progress.kept = kept if (kept := self._kept()) > self._kept_told else 0
+        progress = self._take(written, wall_ms() + self._seats.clock.least_ahead_ms)
         progress.reservations, progress.sums = self._reservations(), self.sums()
         progress.programmes = tuple(self.allowances.limits())
         progress.wants = self.portions.settle()
         progress.keeps, progress.needed = self.portions.held, self.portions.bound
-        progress.may_vacate = asyncio.get_running_loop().time() - self._failed_at > self._seats.seconds
+        progress.may_vacate = asyncio.get_running_loop().time() - self._asking.failed_at > self._seats.seconds
         return progress
 
     async def _is_written(self) -> bool:
@@ -731,41 +600,3 @@ class Sharing:
         except (JournalError, TimeoutError):
             return False
         return True
-
-    async def _sure(self, work: Callable[[Seats], Awaitable[T]], *, makes_well: bool = True) -> T:
-        """Ask what may be asked twice until it is answered. Raises `JournalError` where that will not help.
-
-        `makes_well`: then others may ask, too.
-        """
-        while True:
-            try:
-                answer = await self._call(work)
-            except Unavailable as error:
-                self._note(error)
-                await asyncio.sleep(RETRY_SECONDS)
-            except Damaged as error:
-                raise ClaimDamaged(str(error)) from error
-            except (Refused, SeatError) as error:
-                raise ClaimsError(str(error)) from error
-            else:
-                if makes_well:
-                    self._answers()
-                return answer
-
-    def _answers(self) -> None:
-        if self.failed is not None:
-            log.info("the claims' server answers again")
-            self._noted.clear()
-        self.failed = None
-
-    def _note(self, error: Exception) -> None:
-        self.failures += 1
-        self._failed_at = asyncio.get_running_loop().time()
-        self.failed, self._is_unfit = str(error), isinstance(error, Unfit)
-        if self.failed not in self._noted and len(self._noted) < MAX_NOTED:
-            self._noted.add(self.failed)
-            log.error(f"{self.why_not()}: nothing is accepted", extra={"error": self.failed})
-
-    async def _call(self, work: Callable[[Seats], Awaitable[T]]) -> T:
-        async with self._one:
-            return await work(self._seats)

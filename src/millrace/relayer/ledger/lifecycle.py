@@ -17,8 +17,8 @@ from millrace.chain.transaction import TransactionError, early_hashes, from_prot
 from millrace.relayer.blocks.facts import BlockFacts
 from millrace.relayer.blocks.rounds import Rounds
 from millrace.relayer.journal import at_risk, programmes
+from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.journal import Journal, drop_write_off, transaction_of
-from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.submissions import MAX_NONCE, Record, origin_of, origin_text
 from millrace.relayer.journal.writer import JournalError, Write
 from millrace.relayer.ledger.approvals import Approvals

@@ -12,9 +12,9 @@ import msgspec
 
 from millrace.chain.transaction import Transaction, from_proto
 from millrace.relayer.journal.at_risk import is_written_off
+from millrace.relayer.journal.claim_errors import ClaimsError, ProgrammeFull, TakenElsewhere
+from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.seats import Claimed
-from millrace.relayer.journal.sharing import ClaimsError, ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.writer import JournalError, JournalFull, NonceTaken
 from millrace.relayer.ledger.inflight import Entry, next_step
 from millrace.relayer.ledger.lifecycle import Lifecycle, charge_of, record_of

@@ -11,8 +11,8 @@ from millrace.chain import address
 from millrace.chain.fees import move_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.transaction import TransactionJson, to_json
+from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.seats import Claimed
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.ledger.inflight import Entry
