@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.foreign.node.network import HERE, Gateway, Nodes
+from tests.foreign.node.rarities import Rarities
 from tests.foreign.node.recorder import Recorder
 from tests.foreign.node.services import Notifier, Relayer
 from tests.foreign.node.traffic import Traffic
@@ -78,6 +79,8 @@ class World:
         traffic = self.traffic
         await self.relayer.ready()
         await self.wait(5)  # what the keys hold is read at a block that the relayer heard of; then it reckons alone
+        rare = Rarities(traffic, self.nodes)
+        await rare.begin()
         self.gateway.silent.update(key.public for key in self.relayer.keys)
         await traffic.moves()
         await traffic.issues()
@@ -91,13 +94,16 @@ class World:
         await traffic.chains_of_calls()
         await traffic.poverty()
         await self.wait(3)
+        await rare.roles()
+        await rare.relayed_by_others()
+        await self.wait(7)
         await traffic.moves("around a crash ")
         for notifier in self.notifiers.values():
             await notifier.kill()
         await asyncio.sleep(2)
         for notifier in self.notifiers.values():
             await notifier.start()
-        await self.wait(30)
+        await self.wait(25)
 
     async def close(self) -> None:
         """End it all."""

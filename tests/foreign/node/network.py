@@ -141,7 +141,13 @@ class Gateway:
 
     async def _account(self, request: web.Request) -> web.Response:
         account = (await self._ask(request))["account"]
-        return web.json_response({"nonce": account["nonce"], "balance": account["balance"], "isGuarded": False})
+        told = {"nonce": account["nonce"], "balance": account["balance"], "isGuarded": False}
+        name = request.match_info["address"]
+        guardian = await self._nodes.get(CHAIN.shard_of(address.decode(name)), f"/address/{name}/guardian-data")
+        if guardian is not None and guardian["guardianData"].get("guarded"):
+            active = guardian["guardianData"]["activeGuardian"]["address"]
+            told |= {"isGuarded": True, "activeGuardianAddress": active}
+        return web.json_response(told)
 
     async def _ask(self, request: web.Request) -> dict[str, Any]:
         pubkey = address.decode(request.match_info["address"])

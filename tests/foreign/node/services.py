@@ -19,6 +19,8 @@ from millrace.system.ports import HOST, free_ports
 from millrace.system.processes import Processes, Service
 
 READY_SECONDS = 60.0
+POLICY = "[quotas]\nfailures = 1000\ncall_sample = 1000\n"
+"""Much of the traffic fails, as it should: nobody is to wait for that."""
 TOPICS = 60
 """Of one connection; it may have 64."""
 
@@ -71,6 +73,7 @@ class Relayer:
         self._ws, self.http = f"ws://{HOST}:{port}/ws", f"http://{HOST}:{http}"
         folder.mkdir()
         identity.make(folder / "data")
+        (folder / "policy.toml").write_text(POLICY)
         self._processes = Processes(folder / "logs")
         self._service = Service(
             "relayer",
@@ -80,6 +83,7 @@ class Relayer:
                 "chain_id": CHAIN.chain_id, "hub_url": hub_url, "chain_api_url": chain_api_url, "gossip": False,
                 "key_files": [self._key_file(folder, wallet) for wallet in self.keys], "max_nonce_gap": 100,
                 "data_dir": folder / "data", "lease_dir": folder / "leases",
+                "policy_file": folder / "policy.toml",
             },
         )  # fmt: skip
         self._session = aiohttp.ClientSession()

@@ -58,9 +58,11 @@ class Traffic:
         sender.nonce += 1
         self.sent[reply["results"][0]["hash"]] = Sent(name, tx)
 
-    async def past_us(self, name: str, sender: Wallet, receiver: bytes, value: int) -> None:
+    async def past_us(
+        self, name: str, sender: Wallet, receiver: bytes, value: int, data: bytes = b"", gas: int = 0
+    ) -> None:
         """Straight to the sender's node; our relayer only hears of it."""
-        tx = sender.sign(receiver, value, b"", 0)
+        tx = sender.sign(receiver, value, data, gas)
         tx_hash = chain_hash(tx).hex()
         await self._relayer.subscribe(tx_hash)
         status, answer = await self._nodes.post(sender.shard, "/transaction/send", msgspec.to_builtins(to_json(tx)))

@@ -37,6 +37,11 @@ class Wallet:
         tx = msgspec.structs.replace(tx, gas_limit=move_gas(tx, CHAIN.gas) + gas)
         return msgspec.structs.replace(tx, signature=self.key.sign(signing_message(tx)))
 
+    def inner(self, receiver: bytes, data: bytes) -> bytes:
+        """The next transaction as another account sends it, by the second version of relayed transactions."""
+        tx = msgspec.structs.replace(self.sign(receiver, 0, data, 0), gas_limit=0)
+        return call("relayedTxV2", receiver, self.nonce, data, self.key.sign(signing_message(tx)))
+
     def contract(self) -> bytes:
         """The address of the contract that the next transaction would deploy."""
         digest = keccak.new(digest_bits=256, data=self.public + self.nonce.to_bytes(8, "little")).digest()
