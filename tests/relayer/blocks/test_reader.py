@@ -12,6 +12,7 @@ from relayer_later import hash_of
 from relayer_support import NETWORK, BlockMaker, transfer, tx_message, wallet
 
 from millrace.chain import address, bigint, outport
+from millrace.chain.fees import initially_paid_fee
 from millrace.chain.network import profile
 from millrace.chain.outport import OutportError
 from millrace.chain.proto import outport_pb2 as pb
@@ -456,6 +457,21 @@ def test_fees_of_real_nodes(told: dict[str, Any]) -> None:
     )
     (fact,) = read_block(block, profile("mainnet", chain_id="chain")).transactions
     assert (fact.tx_hash.hex(), fact.fee) == (told["hash"], told["fee"])
+
+
+def test_fee_of_a_call_that_is_only_scheduled() -> None:
+    """A call that a block of the earlier format schedules has not run: its fee there is that of moving it."""
+    tx = call_of()
+    block = BlockMaker(1).block([tx])
+    header = outport.decode_header("HeaderV2", block.blockData.headerBytes)
+    scheduled = pb.MiniBlockHeaderReserved(executionType=1, indexOfLastTxProcessed=0)
+    mini_hash = hash_of(block.blockData.body.miniBlocks[0])
+    header.header.miniBlockHeaders.add(hash=mini_hash, txCount=1, reserved=scheduled.SerializeToString())
+    block.blockData.headerBytes = header.SerializeToString()
+    charge, moving = block.transactionPool.transactions[chain_hash(tx).hex()].feeInfo, 50_000 + 1_500 * len(tx.data)
+    charge.gasUsed, charge.fee = moving, bigint.encode(moving * tx.gas_price)
+    charge.initialPaidFee = bigint.encode(initially_paid_fee(tx, NETWORK.gas))
+    assert facts(block)[chain_hash(tx)].fee is None
 
 
 @pytest.mark.parametrize("shard", [3, 77, 2**32 - 2])

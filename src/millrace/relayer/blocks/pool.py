@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from millrace.chain import address, bigint, outport
 from millrace.chain.address import is_contract
-from millrace.chain.fees import fee_for_gas
 from millrace.chain.network import NetworkProfile
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.shard import ALL_SHARDS
@@ -143,18 +142,21 @@ class PoolReader:
             if is_contract(info.transaction.receiver):
                 fact["is_call"] = names_function(info.transaction.data)
                 fact["is_scheduled"] = tx_hash in self._scheduled and not fact["is_call"]
-            self._read_transaction(fact, info, at_source=miniblock.senderShardID == self._shard)
+            if miniblock.senderShardID == self._shard:
+                self._read_at_source(fact, info)
+                if (tx_hash in self._scheduled or "executed" not in fact) and _is_fee_of_moving(info):
+                    fact["fee"] = None
+            self._read_transaction(fact, info)
 
-    def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo, *, at_source: bool) -> None:
+    def _read_transaction(self, fact: dict[str, object], info: pb.TxInfo) -> None:
         tx = info.transaction
         if tx.data.partition(b"@")[0] in GUARDING:
             self.guarding.add(tx.sender)
         fact["client_hash"], fact["sdk_hash"] = early_hashes_of(tx)
-        if not at_source:
-            return
+
+    def _read_at_source(self, fact: dict[str, object], info: pb.TxInfo) -> None:
         self._read_fee(fact, info)
-        if "executed" not in fact and self._is_fee_of_moving(info):
-            fact["fee"] = None
+        tx = info.transaction
         paid = _number(info.feeInfo.initialPaidFee) or 0
         self.gas_prices.append((tx.gasPrice, paid // tx.gasLimit if paid and tx.gasLimit else tx.gasPrice))
 
@@ -177,14 +179,6 @@ class PoolReader:
             if tx.relayer in self._watched:
                 fact["paid"] = tx.relayer, _number(info.feeInfo.initialPaidFee) or tx.gasLimit * tx.gasPrice
                 fact["signature"] = tx.relayerSignature
-
-    def _is_fee_of_moving(self, info: pb.TxInfo) -> bool:
-        """Whether the block shows what moving a call costs, while all its gas was paid: its own shard ran none of it,
-        and what the other one leaves comes back later. Only where nothing is called is that the whole fee."""
-        fee = _fee(info)
-        if fee is None or fee == _number(info.feeInfo.initialPaidFee) or not names_function(info.transaction.data):
-            return False
-        return fee <= fee_for_gas(_transaction(info.transaction), 0, self._network.gas)
 
     def _read_results_in(self, hashes: list[bytes], *, from_elsewhere: bool) -> None:
         for scr_hash in hashes:
@@ -301,6 +295,16 @@ def _fee(info: pb.TxInfo) -> int | None:
     """What was charged. Nothing is free: a fee of nothing or less is not known."""
     fee = _number(info.feeInfo.fee)
     return fee if fee is not None and fee > 0 else None
+
+
+def _is_fee_of_moving(info: pb.TxInfo) -> bool:
+    """Whether the block shows what moving a call costs, all its gas at the full price, while more was paid.
+
+    Nothing of it has run yet, and what that leaves comes back later. Where nothing is called it is the whole fee.
+    """
+    fee, charge = _fee(info), info.feeInfo
+    is_moving = fee == charge.gasUsed * info.transaction.gasPrice
+    return is_moving and fee != _number(charge.initialPaidFee) and names_function(info.transaction.data)
 
 
 def early_hashes_of(tx: pb.Transaction) -> tuple[bytes, bytes]:
