@@ -14,11 +14,12 @@ from millrace.relayer.ledger.accounts import AccountBook
 from millrace.relayer.network.account_source import (
     GUARDED_SECONDS,
     LAG_SECONDS,
+    MAX_SILENT,
     PAYER_SECONDS,
     SILENT_SECONDS,
     AccountSource,
 )
-from millrace.relayer.network.chain_api import ChainAccount, ChainApiError
+from millrace.relayer.network.chain_api import ChainAccount, ChainApiError, NotToldError
 from millrace.relayer.protocol.reasons import Refused
 
 ALICE, BOB, GUARDIAN = wallet(1), wallet(1, 1), wallet(0, 30)
@@ -130,9 +131,12 @@ class Api:
     def __init__(self) -> None:
         self.asked = 0
         self.down = False
+        self.unknown: set[bytes] = set()
 
     async def account(self, pubkey: bytes) -> ChainAccount:
         self.asked += 1
+        if pubkey in self.unknown:
+            raise NotToldError("500")
         if self.down:
             raise ChainApiError("down")
         return ChainAccount(1, 10**18, b"")
@@ -146,6 +150,53 @@ async def test_a_payers_balance_is_asked_for_again() -> None:
         now = 100.0 + after
         assert (await source.know_payer(ALICE.public)).nonce == 1
         assert api.asked == asked
+
+
+async def test_one_account_that_the_api_cannot_tell_of_silences_no_other() -> None:
+    """A quick answer that says nothing of one account keeps questions for that account back, and for nobody else."""
+    api, now = Api(), 100.0
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    api.unknown = {BOB.public, GUARDIAN.public}
+    for pubkey in (BOB.public, BOB.public, GUARDIAN.public):
+        with pytest.raises(Refused, match="account state unavailable"):
+            await source.know(pubkey)
+    assert (api.asked, source.is_silent) == (2, False)
+    assert (await source.know(ALICE.public)).nonce == 1
+    now += SILENT_SECONDS
+    api.unknown.clear()
+    assert (await source.know(BOB.public)).nonce == 1
+
+
+async def test_accounts_that_are_left_alone_are_bounded() -> None:
+    """Beyond so many, the account that failed first may be asked for again."""
+    api = Api()
+    source = AccountSource(AccountBook(), api, lambda: 100.0)  # type: ignore[arg-type]
+    api.unknown = {bytes([0, *number.to_bytes(31, "big")]) for number in range(MAX_SILENT + 1)}
+    for pubkey in sorted(api.unknown):
+        await source.refresh(pubkey)
+    first, second, *_ = sorted(api.unknown)
+    assert api.asked == MAX_SILENT + 1
+    await source.refresh(second)
+    assert api.asked == MAX_SILENT + 1
+    await source.refresh(first)
+    assert api.asked == MAX_SILENT + 2
+
+
+async def test_a_slow_answer_that_says_nothing_silences_all() -> None:
+    """An answer as late as a timeout is one: whole batches would wait for each of them."""
+    now = 100.0
+
+    class Slow(Api):
+        async def account(self, pubkey: bytes) -> ChainAccount:
+            nonlocal now
+            now += SILENT_SECONDS
+            return await super().account(pubkey)
+
+    api = Slow()
+    api.unknown = {ALICE.public}
+    source = AccountSource(AccountBook(), api, lambda: now)  # type: ignore[arg-type]
+    await source.refresh(ALICE.public)
+    assert source.is_silent
 
 
 async def test_an_api_that_failed_is_left_alone_for_a_moment() -> None:

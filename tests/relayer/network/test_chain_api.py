@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from relayer_support import transfer, wallet
 
-from millrace.relayer.network.chain_api import MAX_ANSWER, ChainApi, ChainApiError
+from millrace.relayer.network.chain_api import MAX_ANSWER, ChainApi, ChainApiError, NotToldError
 from millrace.runtime import http
 
 ALICE = wallet(1)
@@ -155,6 +155,16 @@ async def test_no_simulation(answering: tuple[ChainApi, Serve], status: int, tex
     serve(status, text)
     with pytest.raises(ChainApiError):
         await api.simulate(transfer(ALICE))
+
+
+@pytest.mark.parametrize(("status", "of_one"), [(400, True), (500, True), (401, False), (429, False), (503, False)])
+async def test_whom_a_failure_concerns(answering: tuple[ChainApi, Serve], status: int, of_one: bool) -> None:
+    """What cannot be told of one account, as its shard's nodes are away, says nothing of the chain API as a whole."""
+    api, serve = answering
+    serve(status, "no observer is online")
+    with pytest.raises(ChainApiError) as raised:
+        await api.account(ALICE.public)
+    assert isinstance(raised.value, NotToldError) is of_one
 
 
 async def test_what_no_node_would_take_would_not_run(answering: tuple[ChainApi, Serve]) -> None:

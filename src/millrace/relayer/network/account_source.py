@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from millrace.relayer.ledger.accounts import Account, AccountBook
-from millrace.relayer.network.chain_api import ChainApi, ChainApiError
+from millrace.relayer.network.chain_api import ChainApi, ChainApiError, NotToldError
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 
@@ -21,7 +21,9 @@ LAG_SECONDS = 10.0
 """So long behind a final block the chain API may still speak of an account as it was before: a time of caches and
 indexers, not of rounds."""
 SILENT_SECONDS = 0.5
-"""After a failure nothing is asked for so long."""
+"""After a failure nothing is asked for so long; after one that came sooner and concerns one account, nothing of it."""
+MAX_SILENT = 1_000
+"""Accounts that are not asked for; beyond, the one that failed first is asked again, which costs a question."""
 
 
 class AccountSource:
@@ -33,6 +35,8 @@ class AccountSource:
         self._clock = clock
         self._asking: dict[bytes, asyncio.Task[None]] = {}
         self._silent_until = 0.0
+        self._silent: dict[bytes, float] = {}
+        """The same of accounts, those that failed first in front."""
         self.on_nonce: Callable[[bytes, int], None] = lambda pubkey, nonce: None
         """Told of every answer's nonce."""
         self.failures = 0
@@ -92,7 +96,7 @@ class AccountSource:
         return True
 
     async def _ask(self, pubkey: bytes) -> None:
-        if self._api is None or self.is_silent:
+        if self._api is None or self.is_silent or self._clock() < self._silent.get(pubkey, 0.0):
             return
         task = self._asking.get(pubkey)
         if task is None:
@@ -101,13 +105,25 @@ class AccountSource:
         await asyncio.shield(task)
 
     async def _fetch(self, api: ChainApi, pubkey: bytes) -> None:
-        asked = self.book.get(pubkey)
+        asked, began = self.book.get(pubkey), self._clock()
         try:
             nonce, balance, guardian = await api.account(pubkey)
-        except ChainApiError:
-            # Whole batches would wait for its timeouts one by one; a moment later it is asked again.
-            self._silent_until = self._clock() + SILENT_SECONDS
+        except ChainApiError as error:
             self.failures += 1
+            self._note(pubkey, error, began)
             return
+        self._silent.pop(pubkey, None)
         self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock(), guardian)
         self.on_nonce(pubkey, nonce)
+
+    def _note(self, pubkey: bytes, error: ChainApiError, began: float) -> None:
+        """Ask for nothing for a moment, as whole batches would wait for timeouts one by one; or for one account alone,
+        where a quick answer says no more than that."""
+        now = self._clock()
+        if not isinstance(error, NotToldError) or now - began >= SILENT_SECONDS:
+            self._silent_until = now + SILENT_SECONDS
+            return
+        self._silent.pop(pubkey, None)
+        self._silent[pubkey] = now + SILENT_SECONDS
+        if len(self._silent) > MAX_SILENT:
+            del self._silent[next(iter(self._silent))]

@@ -20,6 +20,8 @@ MAX_ANSWER = 1024 * 1024
 MAX_TEXT = 4096
 MAX_CONCURRENT = 32
 TELL_SECONDS = 1.0
+NOT_TOLD = 400, 500
+"""Status of an answer that concerns what was asked for; of others (429, 502 to 504, 401) everybody gets the same."""
 GATEWAY_SECONDS = 600.0
 """So long an API that does not answer a gateway's question is not asked it again."""
 NO_ROUTE = b"Cannot GET", b"404 page not found"
@@ -135,6 +137,10 @@ class _PeersJson(msgspec.Struct, frozen=True):
 
 class ChainApiError(Exception):
     """The chain API cannot be reached or answers nonsense."""
+
+
+class NotToldError(ChainApiError):
+    """The chain API answers, and cannot say what it was asked: of an account whose shard's nodes are away, for one."""
 
 
 class ChainApi:
@@ -273,7 +279,8 @@ class ChainApi:
                     raise ChainApiError(f"the chain API's answer is longer than {MAX_ANSWER} bytes")
                 if response.status in (200, 404):
                     return response.status, body
-                raise ChainApiError(f"the chain API answered {response.status}")
+                kind = NotToldError if response.status in NOT_TOLD else ChainApiError
+                raise kind(f"the chain API answered {response.status}")
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChainApiError(f"the chain API cannot be reached: {error}"[:200]) from None
 
