@@ -26,10 +26,10 @@ from millrace.aggregator.responses import UnsignedTransaction, wire_name
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.simulation import Simulations
 from millrace.aggregator.transactions import unsigned
+from millrace.chain.amount import TOTAL_BPS
 from millrace.chain.token import NATIVE
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Program
-from millrace.dex.vault import TOTAL_BPS
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from millrace.chain import address
-from millrace.dex.vault import TOTAL_BPS
+from millrace.chain.amount import TOTAL_BPS
 from millrace.routing.costs import (
     CALLS_PER_TRANSACTION,
     GAS_PER_TRANSACTION,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 
 MAX_DIGITS = 80  # 2^256 has 78
+TOTAL_BPS = 10_000
+"""Basis points in a whole."""
 
 
 class AmountError(ValueError):

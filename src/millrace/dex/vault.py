@@ -5,10 +5,10 @@ contract will pay. Steps, texts and rounding follow the public contract; see doc
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import msgspec
 
+from millrace.chain.amount import TOTAL_BPS
 from millrace.chain.call import TokenPayment
 from millrace.dex.aggregator_contract import Program
 from millrace.dex.market import DictMarket, Market
@@ -17,8 +17,6 @@ from millrace.dex.pool import Pool
 from millrace.dex.run import Asset, Run, Step, VaultError
 
 __all__ = ["Asset", "DictMarket", "Market", "Referral", "Step", "VaultError", "VaultResult", "execute"]
-
-TOTAL_BPS: Final = 10_000
 
 
 class Referral(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ def _gauge(name: str, text: str, *labels: str) -> Measure:
 
 REFUSED = Measure("counter", "relayer_refused_total", "refusals by reason code", ("code",))
 BUDGET_LEFT = _gauge("budget_left_egld", "EGLD that is left of a limit of a key's budget", "shard", "limit")
-BUDGET = _gauge("budget_egld", "the limit itself, by the policy in force", "shard", "limit")
+BUDGET = _gauge("budget_egld", "each limit itself, in EGLD, by the policy in force", "shard", "limit")
 AT_RISK = _gauge("at_risk_egld", "EGLD signed and not known to be over", "shard")
 BALANCE = _gauge("balance_egld", "EGLD a key holds at least", "shard")
 BALANCE_LOW = _gauge("balance_low", "1 below the alert balance", "shard")

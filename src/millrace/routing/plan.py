@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from millrace.chain.amount import TOTAL_BPS
 from millrace.chain.token import NATIVE
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import Action, Instruction, Program
@@ -16,7 +17,6 @@ from millrace.dex.operations import RATED
 from millrace.dex.pool import Pool
 from millrace.dex.rate import RatePool
 from millrace.dex.run import Step
-from millrace.dex.vault import TOTAL_BPS
 from millrace.routing.costs import Cost, Table, total
 from millrace.routing.venue import Trade
 

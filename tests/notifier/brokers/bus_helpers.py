@@ -29,11 +29,18 @@ class Received(NamedTuple):
 
 
 async def receive_all(bus: Bus, topic: str) -> list[Received]:
-    """Everything in a topic's subscription, several sessions at a time, until no session has anything."""
+    """Everything in a topic's subscription, several sessions at a time, until no session has anything.
+
+    In the order in which the bus took it: of a receiver that waits for the processor another takes the session over,
+    and gets what was on its way to the first behind what came after it.
+    """
     received: list[Received] = []
     async with ServiceBusClient.from_connection_string(bus.connection_string(), retry_total=0) as client:
         await asyncio.gather(*(_receive(client, topic, received) for _ in range(_RECEIVERS)))
-    return received
+    places: dict[str, int] = {}
+    for place, message in enumerate(bus.accepted()):
+        places.setdefault(message.message_id, place)
+    return sorted(received, key=lambda message: places[message.message_id])
 
 
 async def _receive(client: ServiceBusClient, topic: str, received: list[Received]) -> None:
