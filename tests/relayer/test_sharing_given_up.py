@@ -7,14 +7,17 @@ import threading
 from typing import Any
 
 import pytest
-from relayer_support import RELAYERS, submit, transfer, wallet
+from relayer_support import RELAYERS, raw, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import sharing as sharing_module
 from millrace.relayer.journal.seats import Made, Seats
 from millrace.relayer.journal.writer import JournalError, _DiskError
 from millrace.relayer.protocol import reasons
+from millrace.relayer.rules.stages import Origin
 from millrace.relayer.signing.wire import Answer
+from millrace.relayer.submission import finisher
+from millrace.relayer.submission.batch import Accepted, Batch
 from millrace.runtime.postgres import Unavailable
 from relayer.test_sharing import Relayer, Several, relayed
 from relayer.test_sharing import several as several
@@ -308,3 +311,66 @@ async def test_what_was_refused_unheard_is_let_go_of_by_who_refused_it(
     one = await several.start("one", claims_seats=1)
     assert not one.service.lifecycle.inflight.entries()
     assert await submit(one, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+
+
+def refusing_first(relayer: Relayer, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have its signing process refuse the first of each question, and the claims' server away from the first one on;
+    called, the server is back."""
+    sharing, signer = relayer.service.sharing, relayer.service.signer
+    assert sharing is not None and signer is not None
+    sign, renew = signer.sign, sharing._seats.renew
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def refuse_first(transactions: list[bytes]) -> list[Answer]:
+        monkeypatch.setattr(sharing._seats, "renew", away)
+        return [Answer(refusal="no"), *(await sign(transactions))[1:]]
+
+    monkeypatch.setattr(signer, "sign", refuse_first)
+    return lambda: monkeypatch.setattr(sharing._seats, "renew", renew)
+
+
+async def test_what_is_signed_beside_what_is_refused_is_sent_at_once(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the answer to what was refused waits for the claims' server: so long as that is away nothing else does."""
+    one = await several.start("one", claims_seats=1)
+    is_back = refusing_first(one, monkeypatch)
+    late = asyncio.ensure_future(submit(one, *(transfer(ALICE, nonce) for nonce in range(3))))
+    sent = await several.world.api.wait_submitted(2)
+    assert {item["nonce"] for item in sent} == {1, 2} and not late.done()
+    is_back()
+    assert await late == ["signer refused", "ok", "ok"]
+
+
+async def test_who_was_signed_for_beside_what_is_refused_is_answered_at_once(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short submissions go together: those of other clients do not wait for the claims' server with the refused one."""
+    one = await several.start("one", claims_seats=1)
+    pairs = [ALICE, wallet(1, 7)]
+    several.world.api.set(pairs[1].public, 0, 10**18)
+    for pair in pairs:
+        await one.service.accounts.know(pair.public)
+    is_back = refusing_first(one, monkeypatch)
+    submitter = one.service.submitter
+    group = [(Batch(Origin("relay", f"ip{at}"), 1, None), raw(transfer(pair, 0))) for at, pair in enumerate(pairs)]
+    assert not await submitter.take_together(group)
+    async with asyncio.timeout(10):
+        (refused,) = await submitter.finish_together([batch for batch, _ in group])
+    (other,) = [batch for batch, _ in group if batch is not refused]
+    assert isinstance(other.answers()[0], Accepted)
+    late = asyncio.ensure_future(submitter.finish(refused))
+    is_back()
+    assert (await late) == [reasons.SIGNER_REFUSED.but("no")]
+
+
+async def test_who_waits_long_for_what_is_refused_is_told_that_it_is_in_doubt(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claims' server stays away: whether somebody finds what was refused is not known, and nobody waits longer."""
+    monkeypatch.setattr(finisher, "TOLD_SECONDS", 0.1)
+    one = await several.start("one", claims_seats=1)
+    refusing_first(one, monkeypatch)
+    assert await relayed(one, transfer(ALICE, 0)) == reasons.IN_DOUBT

@@ -230,6 +230,7 @@ class Service:
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
+        self._started.push_async_callback(self.cosigner.close)
         self.tidier = Tidier(
             self.lifecycle,
             self.journal,

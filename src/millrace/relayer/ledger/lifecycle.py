@@ -66,6 +66,8 @@ class Lifecycle:
         self._wall_ms = wall_ms
         self.on_refused: Callable[[Entry], None] = lambda entry: None
         """Told of each journalled entry that ends without a co-signature, see its `refusal`: it will never run."""
+        self._untold: set[Entry] = set()
+        """Refused by the signing process, and it is not known yet whether a start finds them."""
         self.is_blind = False
         """Whether there is no stream of events at all."""
         self._losses = 0
@@ -111,6 +113,7 @@ class Lifecycle:
         if entry.sign_requests or entry.state != "journalled":
             return False
         entry.refusal = reasons.IN_DOUBT
+        self._untold.add(entry)
         self._end(entry, "superseded", 0, is_unsure=True, tells=False)
         self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
         return True
@@ -127,8 +130,18 @@ class Lifecycle:
                 self.fates.over(entry, "superseded", None, None)
                 self.on_refused(entry)
         finally:
+            self._untold.difference_update(refused)
             for entry in refused:
                 _tell(entry)
+
+    def is_untold(self, entry: Entry) -> bool:
+        """Whether an entry was refused, and `told` has to wait for what that means."""
+        return entry in self._untold
+
+    async def told(self, entry: Entry) -> None:
+        """Wait until it is known what the refusal of an entry means, if it was refused."""
+        if entry in self._untold:
+            await next_step(entry)
 
     def complete(self, entry: Entry) -> None:
         """The entry came with all its signatures; its row says so already."""
