@@ -11,7 +11,7 @@ from relayer_support import RELAYERS, raw, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import sharing as sharing_module
-from millrace.relayer.journal.seats import Made, Seats
+from millrace.relayer.journal.seats import Made, SeatError, Seats
 from millrace.relayer.journal.writer import JournalError, _DiskError
 from millrace.relayer.protocol import reasons
 from millrace.relayer.rules.stages import Origin
@@ -212,6 +212,35 @@ async def test_what_may_have_come_through_is_not_told_as_refused(
     assert await late == reasons.IN_DOUBT
     (entry,) = two.service.lifecycle.inflight.entries()
     assert entry.sending and await submit(two, transfer(ALICE, 0)) == ["ok"]
+
+
+async def test_what_was_claimed_before_it_was_asked_again_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nonce beside it was another's, who has let go by the time it is asked, and then the seat is lost: who has it
+    next runs what the first statement claimed."""
+    one = await several.start("one", claims_seats=1)
+    claim = Seats.claim_charged
+
+    async def lost(*_: Any, **__: Any) -> Made:
+        raise SeatError("seat 0 was taken over by another relayer")
+
+    async def most(self: Seats, **asked: Any) -> Made:
+        await claim(self, **asked)
+        monkeypatch.setattr(Seats, "claim_charged", lost)
+        return Made(False, frozenset())
+
+    async def nobodys(*_: Any) -> dict[Any, Any]:
+        return {}
+
+    monkeypatch.setattr(Seats, "claim_charged", most)
+    monkeypatch.setattr(Seats, "whose", nobodys)
+    assert await relayed(one, transfer(ALICE, 0)) == reasons.IN_DOUBT
+    monkeypatch.undo()
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending
 
 
 async def test_what_may_not_have_been_let_go_of_is_not_told_as_refused(

@@ -431,7 +431,10 @@ class Sharing(OwnClaims):
         """
         refused: set[tuple[bytes, int]] = set()
         for asked in range(ASK_AGAIN):
-            made = await self._claim_once(records, ended_ms, charges)
+            try:
+                made = await self._claim_once(records, ended_ms, charges)
+            except ClaimsError as error:
+                raise (error.in_doubt() if asked else error) from error.__cause__  # the first may have claimed most
             refused |= made.refused
             if made.refused:
                 records = [item for item in records if name_of(item) not in made.refused]
