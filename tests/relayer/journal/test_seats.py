@@ -1099,6 +1099,30 @@ async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None
     assert [claimed.state for claimed in whose.values()] == ["finished"]
 
 
+async def test_what_was_given_up_and_failed_is_told_as_failed(opened: Open) -> None:
+    """Its receiver's shard was heard of first, then that it ran: a loss; where another payload ran it is none."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1), row(2)])
+    for nonce in (1, 2):
+        sharing.ended([(ALICE.public, nonce, row(nonce).client_hash, "superseded", "7", None)])
+        sharing.lose(ALICE.public, nonce)
+    sharing.written_off_is_over(ALICE.public, 1, "finished", None, 2000)
+    sharing.written_off_is_over(ALICE.public, 2, "superseded", "0", 2000)
+    await sharing.close()  # tells everything
+    again = opened(seats=1)
+    await sat(again, A)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await again.each_since(0, 0, take)
+    told = {item.record.nonce: (item.record.state, item.failed) for item in found}
+    assert told == {1: ("finished", True), 2: ("superseded", False)}
+
+
 async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop meets a server that has not answered yet: who takes the seat need not find out again how claims ended."""
     seats, other = opened(seats=1), opened(seats=1)
