@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from typing import Any
 
@@ -340,6 +341,69 @@ async def test_what_was_refused_unheard_is_let_go_of_by_who_refused_it(
     one = await several.start("one", claims_seats=1)
     assert not one.service.lifecycle.inflight.entries()
     assert await submit(one, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+
+
+async def with_an_older_copy(several: Several, postgres: Postgres) -> None:
+    """A folder `one` that had its seat twice, and `old`, which is its copy of before the second time: what was claimed
+    then is over and older than a day."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.end()
+    shutil.copytree(several.folder / "one", several.folder / "old")
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, *(transfer(ALICE, nonce) for nonce in range(1, 6))) == ["ok"] * 5
+    one.service.lifecycle.nonce_moved(ALICE.public, 6)
+    await one.end()
+    days_later(several, postgres)
+    postgres.sql(
+        f'UPDATE "{several.folder.name}".claims SET ended_ms = ended_ms - 172800000 WHERE ended_ms IS NOT NULL'
+    )
+    several.world.api.set(ALICE.public, 6, 10**18)
+
+
+async def test_row_10_of_a_folder_and_its_older_copy_in_turns_one_payload_is_signed(
+    several: Several, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy signed what the folder had refused unheard: back again, that has more reservations, and does not let go
+    of it as if nobody had been there."""
+    await with_an_older_copy(several, postgres)
+    one = await several.start("one", claims_seats=1)
+    assert await refused_unheard(one, monkeypatch, transfer(ALICE, 6)) == reasons.IN_DOUBT
+    old = await several.start("old", claims_seats=1)
+    (entry,) = old.service.lifecycle.inflight.entries()
+    assert entry.tx.nonce == 6 and entry.sending
+    await old.die()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 6, gas_limit=200_000)) == ["conflicting transaction"]
+    (again,) = one.service.lifecycle.inflight.entries()
+    assert again.tx == entry.tx, "with the signature of the copy"
+
+
+async def test_row_1_what_an_older_copy_spent_is_counted_by_the_folder(several: Several, postgres: Postgres) -> None:
+    """Which comes back with more reservations than the copy had, and reads what was claimed meanwhile all the same."""
+    await with_an_older_copy(several, postgres)
+    old = await several.start("old", claims_seats=1)
+    assert await submit(old, transfer(ALICE, 6)) == ["ok"]
+    (entry,) = old.service.lifecycle.inflight.entries()
+    old.service.lifecycle.included(entry.chain_hash, None)
+    await old.end()
+    one = await several.start("one", claims_seats=1)
+    now = asyncio.get_running_loop().time()
+    assert one.service.lifecycle.sponsor.budgets.standing(KEY, now).spent_day == FEE
+
+
+async def test_who_comes_back_knows_all_again_also_where_two_seats_had_its_folder(
+    several: Several, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has read what was claimed for the seat that it has it lets go again of what it refused unheard there."""
+    one = await several.start("one", claims_seats=2)
+    await one.end()
+    seats = f'"{several.folder.name}".seats'
+    postgres.sql(f"UPDATE {seats} SET folder = (SELECT folder FROM {seats} WHERE seat = 0) WHERE seat = 1")
+    one = await several.start("one", claims_seats=2)
+    assert await refused_unheard(one, monkeypatch, transfer(ALICE, 0)) == reasons.IN_DOUBT
+    one = await several.start("one", claims_seats=2)
+    assert not one.service.lifecycle.inflight.entries()
 
 
 def refusing_first(relayer: Relayer, monkeypatch: pytest.MonkeyPatch) -> Any:
