@@ -467,3 +467,59 @@ async def test_who_waits_long_for_what_is_refused_is_told_that_it_is_in_doubt(
     one = await several.start("one", claims_seats=1)
     refusing_first(one, monkeypatch)
     assert await relayed(one, transfer(ALICE, 0)) == reasons.IN_DOUBT
+
+
+async def refused_while_away(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, tx: Any) -> None:
+    """Its signing process refuses what it has claimed when the claims' server has gone away, which is back after the
+    answer, and so is a signing process that refuses nothing."""
+    sharing, signer = relayer.service.sharing, relayer.service.signer
+    assert sharing is not None and signer is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def is_away(yes: bool) -> None:
+        async with asyncio.timeout(10):
+            while (sharing.failed is not None) != yes:
+                await asyncio.sleep(0.005)
+
+    with monkeypatch.context() as patch:
+
+        async def refuse_away(transactions: list[bytes]) -> list[Answer]:
+            patch.setattr(sharing._seats, "renew", away)
+            await is_away(True)
+            return await refuse(transactions)
+
+        patch.setattr(signer, "sign", refuse_away)
+        assert await relayed(relayer, tx) == reasons.IN_DOUBT
+    await is_away(False)
+
+
+async def test_who_listens_hears_what_became_of_what_was_in_doubt(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused while the claims' server was away: that nobody will run it is told once the server has heard so."""
+    one = await several.start("one", claims_seats=1)
+    told: list[Any] = []
+    one.service.lifecycle.on_refused = told.append
+    await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
+    assert not told
+    await one.service.cosigner.sign_missed()
+    await one.service.cosigner.close()
+    assert [(entry.client_hash, entry.refusal) for entry in told] == [
+        (client_hash(transfer(ALICE, 0)), reasons.SIGNER_REFUSED.but("no"))
+    ]
+
+
+async def test_what_was_in_doubt_and_is_accepted_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes, sent again as they were to be, have been signed since then."""
+    one = await several.start("one", claims_seats=1)
+    told: list[Any] = []
+    one.service.lifecycle.on_refused = told.append
+    await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.service.cosigner.sign_missed()
+    await one.service.cosigner.close()
+    assert not told

@@ -56,6 +56,7 @@ class Around:
             inflight=SimpleNamespace(entries=lambda: list(entries)),
             withdraw=self._withdraw,
             withdrawn=self._told,
+            doubted=dict,
             cosigned=lambda signed: [setattr(item, "state", "signed") for item, _ in signed],
             on_its_way=lambda item: setattr(item, "sending", True),
         )

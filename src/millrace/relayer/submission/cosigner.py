@@ -104,8 +104,10 @@ class Cosigner:
         """Sign and send what was journalled and is not signed, but for what is being signed.
 
         The signing process was away, or refused what it may have signed before a restart: by a policy that may be
-        another one now.
+        another one now. What was refused and is in doubt since then is told, if it can be now.
         """
+        if doubted := self._lifecycle.doubted():
+            self._tell(doubted)
         if self._signer() is None:
             return
         missed = [entry for entry in self._lifecycle.inflight.entries() if _is_missed(entry)]
