@@ -262,7 +262,7 @@ async def test_who_stands_by_says_so_to_operators(several: Several) -> None:
 
 
 async def test_a_copied_folder_stands_by_beside_the_other(several: Several, tmp_path: Path) -> None:
-    """Neither knows what the other signs: the copy says so, and has the seat when the other is gone."""
+    """Neither knows what the other signs: the copy says so, as a fault, and has the seat when the other is gone."""
     one = await several.start("one")
     await one.end()
     shutil.copytree(tmp_path / "one", tmp_path / "copy")
@@ -274,7 +274,8 @@ async def test_a_copied_folder_stands_by_beside_the_other(several: Several, tmp_
             while "a copy of this folder" not in (await looked_at(port, "health"))[1]:
                 assert not starting.done()
                 await asyncio.sleep(0.005)
-        assert "relayer_standing_by 1.0" in (await looked_at(port, "metrics"))[1]
+        assert json.loads((await looked_at(port, "health"))[1])["status"] == "degraded"
+        assert "relayer_standing_by 0.0" in (await looked_at(port, "metrics"))[1], "else it had no alarm"
         assert await submit(one, transfer(ALICE, 0)) == ["ok"]
         await one.end()
         copy = await starting

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from typing import Any
 
 import pytest
-from relayer_support import RELAYERS, submit, transfer, wallet
+from relayer_support import RELAYERS, raw, submit, transfer, wallet
 
 from millrace.chain.transaction import client_hash
 from millrace.relayer.journal import sharing as sharing_module
-from millrace.relayer.journal.seats import Made, Seats
+from millrace.relayer.journal.seats import Made, SeatError, Seats
 from millrace.relayer.journal.writer import JournalError, _DiskError
 from millrace.relayer.protocol import reasons
+from millrace.relayer.rules.stages import Origin
 from millrace.relayer.signing.wire import Answer
+from millrace.relayer.submission import finisher
+from millrace.relayer.submission.batch import Accepted, Batch
 from millrace.runtime.postgres import Unavailable
 from relayer.test_sharing import Relayer, Several, relayed
 from relayer.test_sharing import several as several
@@ -211,6 +215,35 @@ async def test_what_may_have_come_through_is_not_told_as_refused(
     assert entry.sending and await submit(two, transfer(ALICE, 0)) == ["ok"]
 
 
+async def test_what_was_claimed_before_it_was_asked_again_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A nonce beside it was another's, who has let go by the time it is asked, and then the seat is lost: who has it
+    next runs what the first statement claimed."""
+    one = await several.start("one", claims_seats=1)
+    claim = Seats.claim_charged
+
+    async def lost(*_: Any, **__: Any) -> Made:
+        raise SeatError("seat 0 was taken over by another relayer")
+
+    async def most(self: Seats, **asked: Any) -> Made:
+        await claim(self, **asked)
+        monkeypatch.setattr(Seats, "claim_charged", lost)
+        return Made(False, frozenset())
+
+    async def nobodys(*_: Any) -> dict[Any, Any]:
+        return {}
+
+    monkeypatch.setattr(Seats, "claim_charged", most)
+    monkeypatch.setattr(Seats, "whose", nobodys)
+    assert await relayed(one, transfer(ALICE, 0)) == reasons.IN_DOUBT
+    monkeypatch.undo()
+    await one.die()
+    two = await several.start("two", claims_seats=1)
+    (entry,) = two.service.lifecycle.inflight.entries()
+    assert entry.sending
+
+
 async def test_what_may_not_have_been_let_go_of_is_not_told_as_refused(
     several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,3 +341,185 @@ async def test_what_was_refused_unheard_is_let_go_of_by_who_refused_it(
     one = await several.start("one", claims_seats=1)
     assert not one.service.lifecycle.inflight.entries()
     assert await submit(one, transfer(ALICE, 0, gas_limit=200_000)) == ["ok"]
+
+
+async def with_an_older_copy(several: Several, postgres: Postgres) -> None:
+    """A folder `one` that had its seat twice, and `old`, which is its copy of before the second time: what was claimed
+    then is over and older than a day."""
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.end()
+    shutil.copytree(several.folder / "one", several.folder / "old")
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, *(transfer(ALICE, nonce) for nonce in range(1, 6))) == ["ok"] * 5
+    one.service.lifecycle.nonce_moved(ALICE.public, 6)
+    await one.end()
+    days_later(several, postgres)
+    postgres.sql(
+        f'UPDATE "{several.folder.name}".claims SET ended_ms = ended_ms - 172800000 WHERE ended_ms IS NOT NULL'
+    )
+    several.world.api.set(ALICE.public, 6, 10**18)
+
+
+async def test_row_10_of_a_folder_and_its_older_copy_in_turns_one_payload_is_signed(
+    several: Several, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy signed what the folder had refused unheard: back again, that has more reservations, and does not let go
+    of it as if nobody had been there."""
+    await with_an_older_copy(several, postgres)
+    one = await several.start("one", claims_seats=1)
+    assert await refused_unheard(one, monkeypatch, transfer(ALICE, 6)) == reasons.IN_DOUBT
+    old = await several.start("old", claims_seats=1)
+    (entry,) = old.service.lifecycle.inflight.entries()
+    assert entry.tx.nonce == 6 and entry.sending
+    await old.die()
+    one = await several.start("one", claims_seats=1)
+    assert await submit(one, transfer(ALICE, 6, gas_limit=200_000)) == ["conflicting transaction"]
+    (again,) = one.service.lifecycle.inflight.entries()
+    assert again.tx == entry.tx, "with the signature of the copy"
+
+
+async def test_row_1_what_an_older_copy_spent_is_counted_by_the_folder(several: Several, postgres: Postgres) -> None:
+    """Which comes back with more reservations than the copy had, and reads what was claimed meanwhile all the same."""
+    await with_an_older_copy(several, postgres)
+    old = await several.start("old", claims_seats=1)
+    assert await submit(old, transfer(ALICE, 6)) == ["ok"]
+    (entry,) = old.service.lifecycle.inflight.entries()
+    old.service.lifecycle.included(entry.chain_hash, None)
+    await old.end()
+    one = await several.start("one", claims_seats=1)
+    now = asyncio.get_running_loop().time()
+    assert one.service.lifecycle.sponsor.budgets.standing(KEY, now).spent_day == FEE
+
+
+async def test_who_comes_back_knows_all_again_also_where_two_seats_had_its_folder(
+    several: Several, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once it has read what was claimed for the seat that it has it lets go again of what it refused unheard there."""
+    one = await several.start("one", claims_seats=2)
+    await one.end()
+    seats = f'"{several.folder.name}".seats'
+    postgres.sql(f"UPDATE {seats} SET folder = (SELECT folder FROM {seats} WHERE seat = 0) WHERE seat = 1")
+    one = await several.start("one", claims_seats=2)
+    assert await refused_unheard(one, monkeypatch, transfer(ALICE, 0)) == reasons.IN_DOUBT
+    one = await several.start("one", claims_seats=2)
+    assert not one.service.lifecycle.inflight.entries()
+
+
+def refusing_first(relayer: Relayer, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have its signing process refuse the first of each question, and the claims' server away from the first one on;
+    called, the server is back."""
+    sharing, signer = relayer.service.sharing, relayer.service.signer
+    assert sharing is not None and signer is not None
+    sign, renew = signer.sign, sharing._seats.renew
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def refuse_first(transactions: list[bytes]) -> list[Answer]:
+        monkeypatch.setattr(sharing._seats, "renew", away)
+        return [Answer(refusal="no"), *(await sign(transactions))[1:]]
+
+    monkeypatch.setattr(signer, "sign", refuse_first)
+    return lambda: monkeypatch.setattr(sharing._seats, "renew", renew)
+
+
+async def test_what_is_signed_beside_what_is_refused_is_sent_at_once(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the answer to what was refused waits for the claims' server: so long as that is away nothing else does."""
+    one = await several.start("one", claims_seats=1)
+    is_back = refusing_first(one, monkeypatch)
+    late = asyncio.ensure_future(submit(one, *(transfer(ALICE, nonce) for nonce in range(3))))
+    sent = await several.world.api.wait_submitted(2)
+    assert {item["nonce"] for item in sent} == {1, 2} and not late.done()
+    is_back()
+    assert await late == ["signer refused", "ok", "ok"]
+
+
+async def test_who_was_signed_for_beside_what_is_refused_is_answered_at_once(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Short submissions go together: those of other clients do not wait for the claims' server with the refused one."""
+    one = await several.start("one", claims_seats=1)
+    pairs = [ALICE, wallet(1, 7)]
+    several.world.api.set(pairs[1].public, 0, 10**18)
+    for pair in pairs:
+        await one.service.accounts.know(pair.public)
+    is_back = refusing_first(one, monkeypatch)
+    submitter = one.service.submitter
+    group = [(Batch(Origin("relay", f"ip{at}"), 1, None), raw(transfer(pair, 0))) for at, pair in enumerate(pairs)]
+    assert not await submitter.take_together(group)
+    async with asyncio.timeout(10):
+        (refused,) = await submitter.finish_together([batch for batch, _ in group])
+    (other,) = [batch for batch, _ in group if batch is not refused]
+    assert isinstance(other.answers()[0], Accepted)
+    late = asyncio.ensure_future(submitter.finish(refused))
+    is_back()
+    assert (await late) == [reasons.SIGNER_REFUSED.but("no")]
+
+
+async def test_who_waits_long_for_what_is_refused_is_told_that_it_is_in_doubt(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claims' server stays away: whether somebody finds what was refused is not known, and nobody waits longer."""
+    monkeypatch.setattr(finisher, "TOLD_SECONDS", 0.1)
+    one = await several.start("one", claims_seats=1)
+    refusing_first(one, monkeypatch)
+    assert await relayed(one, transfer(ALICE, 0)) == reasons.IN_DOUBT
+
+
+async def refused_while_away(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, tx: Any) -> None:
+    """Its signing process refuses what it has claimed when the claims' server has gone away, which is back after the
+    answer, and so is a signing process that refuses nothing."""
+    sharing, signer = relayer.service.sharing, relayer.service.signer
+    assert sharing is not None and signer is not None
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise Unavailable("it is away")
+
+    async def is_away(yes: bool) -> None:
+        async with asyncio.timeout(10):
+            while (sharing.failed is not None) != yes:
+                await asyncio.sleep(0.005)
+
+    with monkeypatch.context() as patch:
+
+        async def refuse_away(transactions: list[bytes]) -> list[Answer]:
+            patch.setattr(sharing._seats, "renew", away)
+            await is_away(True)
+            return await refuse(transactions)
+
+        patch.setattr(signer, "sign", refuse_away)
+        assert await relayed(relayer, tx) == reasons.IN_DOUBT
+    await is_away(False)
+
+
+async def test_who_listens_hears_what_became_of_what_was_in_doubt(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused while the claims' server was away: that nobody will run it is told once the server has heard so."""
+    one = await several.start("one", claims_seats=1)
+    told: list[Any] = []
+    one.service.lifecycle.on_refused = told.append
+    await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
+    assert not told
+    await one.service.cosigner.sign_missed()
+    await one.service.cosigner.close()
+    assert [(entry.client_hash, entry.refusal) for entry in told] == [
+        (client_hash(transfer(ALICE, 0)), reasons.SIGNER_REFUSED.but("no"))
+    ]
+
+
+async def test_what_was_in_doubt_and_is_accepted_is_not_told_as_refused(
+    several: Several, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bytes, sent again as they were to be, have been signed since then."""
+    one = await several.start("one", claims_seats=1)
+    told: list[Any] = []
+    one.service.lifecycle.on_refused = told.append
+    await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
+    assert await submit(one, transfer(ALICE, 0)) == ["ok"]
+    await one.service.cosigner.sign_missed()
+    await one.service.cosigner.close()
+    assert not told

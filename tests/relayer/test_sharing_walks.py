@@ -195,12 +195,12 @@ class Relayer:
         self.database = seats._db = GatedDatabase(self.walk.url, seats._on_connect)
         name = identity.read(self.folder).id
         self.sharing = sharing.Sharing(seats, name, "here", self.journal.reservations, self.journal.written)
-        self.spawn(self._start(name))
+        self.spawn(self._start())
 
-    async def _start(self, name: str) -> None:
+    async def _start(self) -> None:
         await self.sharing.sit()
         self.journal.sharing = self.sharing
-        await reconcile(self.journal, self.sharing, name)
+        await reconcile(self.journal, self.sharing)
         self.sharing.start()
         lifecycle = Lifecycle(NETWORK, self.journal, max_nonce_gap=NONCES)
         lifecycle.sponsor.balances.lower_bound = lambda key: 10**21  # type: ignore[method-assign]

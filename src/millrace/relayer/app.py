@@ -230,6 +230,7 @@ class Service:
         )
         self._started.push_async_callback(self.broadcaster.stop)
         self.cosigner = Cosigner(self.lifecycle, lambda: self.signer, self._send)
+        self._started.push_async_callback(self.cosigner.close)
         self.tidier = Tidier(
             self.lifecycle,
             self.journal,
@@ -459,7 +460,7 @@ class Service:
             meanwhile.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await meanwhile  # what it could not read or do ends the start: it is owed to clients
-        self._is_unheard = await reconcile(self.journal, self.sharing, self.identity.id)
+        self._is_unheard = await reconcile(self.journal, self.sharing)
         self.sharing.start()
         self.journal.sharing = self.sharing
         return await self.sharing.id()

@@ -13,7 +13,7 @@ from aiohttp import web
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from millrace.relayer.journal.sharing import STANDS_BY, Sharing
+from millrace.relayer.journal.sharing import ALL_TAKEN, Sharing
 from millrace.relayer.measures import READY, STANDING_BY
 from millrace.relayer.settings import RelayerSettings
 from millrace.runtime import http, operators
@@ -52,7 +52,7 @@ class Lobby:
         """GET: 200 as of any relayer that is alive, with what is known so early."""
         network, why = self._settings.network(), self._sharing.no_seat
         body = {
-            "status": "standing by" if why in STANDS_BY else "degraded",
+            "status": "standing by" if why == ALL_TAKEN else "degraded",
             "role": "relayer",
             "serviceVersion": version(),
             "uptimeSeconds": int(time.monotonic() - self._started),
@@ -80,5 +80,5 @@ class _Waiting(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """One series each."""
-        yield STANDING_BY.single(self._sharing.no_seat in STANDS_BY)
+        yield STANDING_BY.single(self._sharing.no_seat == ALL_TAKEN)
         yield READY.single(0)

@@ -96,7 +96,7 @@ async def test_as_many_have_seats_as_there_are(opened: Open) -> None:
     again = opened()
     await again.open()
     seat = await again.sit(A, "host:/a")
-    assert seat is not None and (seat.folder, seat.reservations) == (A, 5)
+    assert seat is not None and (seat.left_by, seat.reservations) == (one._word, 5)
     with pytest.raises(Refused, match="claims_seats"):
         await opened(seats=3).open()
     with pytest.raises(Refused, match="synchronous_standby_names"):
@@ -117,32 +117,35 @@ async def test_a_copied_folder_has_no_seat_beside_the_other(opened: Open) -> Non
     assert seat is not None and seat.number == number
 
 
-async def test_of_a_folder_at_two_seats_nobody_knows_all(opened: Open, postgres: Postgres) -> None:
-    """What was claimed for one of them by a copy is not in its journal, however many reservations that has."""
-    seats = opened()
+@pytest.mark.parametrize("end", ["left", "killed"])
+async def test_a_seat_says_who_had_it_last(opened: Open, postgres: Postgres, end: str) -> None:
+    """By the word of that process, however it ended, and of nobody else: also where one folder had it both times."""
+    seats, other = opened(seats=1), opened(seats=1)
     await sat(seats, A)
-    await seats.settle_in(A, 5)
-    await seats.leave()
-    postgres.sql(f"UPDATE \"{seats._schema}\".seats SET folder = '{A}', reservations = 3 WHERE seat = 1")
-    seat = await seats.sit(A, "host:/a")
-    assert seat is not None and (seat.number, seat.reservations) == (0, UNTOLD)
-    await seats.settle_in(A, 5)
-    await seats.leave()
-    postgres.sql(f"UPDATE \"{seats._schema}\".seats SET folder = '{B}' WHERE seat = 1")
-    seat = await seats.sit(A, "host:/a")
-    assert seat is not None and (seat.number, seat.reservations) == (0, 5)
+    await other.open()
+    for holder, next_one in (seats, other), (other, seats), (seats, other):
+        if end == "left":
+            await holder.leave()
+        else:
+            postgres.sql(f"UPDATE \"{seats._schema}\".seats SET expires_at = '-infinity'")
+        seat = await next_one.sit(A, "host:/a")
+        assert seat is not None and (seat.left_by, seat.word) == (holder._word, next_one._word)
 
 
-async def test_who_left_before_it_knew_all_knows_less_than_all(opened: Open) -> None:
-    """A folder that took another's seat and ended before it had read the claims has to read them the next time."""
-    first, other = opened(seats=1), opened(seats=1)
-    await sat(first, A)
-    await first.settle_in(A, 5)
-    await first.leave()
-    await sat(other, B)
-    await other.leave()
-    seat = await other.sit(B, "host:/b")
-    assert seat is not None and (seat.folder, seat.reservations) == (B, UNTOLD)
+async def test_of_a_seat_that_a_version_before_left_nobody_knows_all(opened: Open, postgres: Postgres) -> None:
+    """Such a relayer leaves no word; one that was killed leaves its own, and reservations that no journal has."""
+    seats = opened(seats=1)
+    for word in "", "of a version before":
+        await sat(seats, A)
+        await seats.settle_in(A, 5)
+        await seats.leave()
+        postgres.sql(f"UPDATE \"{seats._schema}\".seats SET word = '{word}'")
+        seat = await seats.sit(A, "host:/a")
+        assert seat is not None and (seat.left_by, seat.reservations) == (word, 5)
+        await seats.leave()
+        seat = await seats.sit(A, "host:/a")
+        assert seat is not None and seat.reservations == UNTOLD, "which a version before goes by, when it is back"
+        await seats.leave()
 
 
 async def test_claims_of_the_version_before_are_brought_up_to_date(opened: Open, postgres: Postgres) -> None:
@@ -677,7 +680,7 @@ async def test_what_a_lost_relayer_did_not_need_is_used_by_others(opened: Open, 
     third = opened()
     await third.open()
     seat = await third.sit(C, "host:/c")
-    assert seat is not None and seat.portions == 60
+    assert seat is not None and (seat.portions, seat.left_by) == (60, lost._word)
 
 
 MINUTES_MS = 300_000
@@ -1097,6 +1100,30 @@ async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None
     assert {item.record.nonce for item in found if item.failed} == {1, 2}
     whose = await again.whose([(ALICE.public, 1)])
     assert [claimed.state for claimed in whose.values()] == ["finished"]
+
+
+async def test_what_was_given_up_and_failed_is_told_as_failed(opened: Open) -> None:
+    """Its receiver's shard was heard of first, then that it ran: a loss; where another payload ran it is none."""
+    sharing = Sharing(opened(seats=1), A, "host:/a", lambda: 0)
+    await sharing.sit()
+    sharing.start()
+    await sharing.take([row(1), row(2)])
+    for nonce in (1, 2):
+        sharing.ended([(ALICE.public, nonce, row(nonce).client_hash, "superseded", "7", None)])
+        sharing.lose(ALICE.public, nonce)
+    sharing.written_off_is_over(ALICE.public, 1, "finished", None, 2000)
+    sharing.written_off_is_over(ALICE.public, 2, "superseded", "0", 2000)
+    await sharing.close()  # tells everything
+    again = opened(seats=1)
+    await sat(again, A)
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await again.each_since(0, 0, take)
+    told = {item.record.nonce: (item.record.state, item.failed) for item in found}
+    assert told == {1: ("finished", True), 2: ("superseded", False)}
 
 
 async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:

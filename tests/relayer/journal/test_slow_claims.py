@@ -55,7 +55,7 @@ class Busy(Seats):
         return "all"
 
     async def sit(self, *_: object) -> Seat:
-        return Seat(0, A, 0, 0, 0, None, "", PORTIONS)
+        return Seat(0, "", "", 0, 0, 0, None, "", PORTIONS)
 
     async def _insert(self, *_: object) -> Made:
         self.claims += 1

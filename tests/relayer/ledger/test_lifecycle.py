@@ -593,6 +593,7 @@ async def test_what_is_asked_for_twice_and_refused_is_given_back(world: Any, las
     if last == "lost":
         assert isinstance(second.exception(), SignerError) and entry.state == "journalled"
         await service.cosigner.sign_missed()
+    await service.cosigner.close()
     assert told == [entry] and len(service.lifecycle.inflight) == 0
     assert service.lifecycle.sponsor.budgets.at_risk(RELAYERS[1].public) == 0
 

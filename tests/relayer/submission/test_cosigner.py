@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -48,10 +49,14 @@ class Around:
         self.signer = signer
         self.withdrawn: list[Entry] = []
         self.sent: list[Entry] = []
+        self.knows = asyncio.Event()
+        """The claims' server, of what was refused."""
+        self.knows.set()
         lifecycle = SimpleNamespace(
             inflight=SimpleNamespace(entries=lambda: list(entries)),
             withdraw=self._withdraw,
             withdrawn=self._told,
+            doubted=dict,
             cosigned=lambda signed: [setattr(item, "state", "signed") for item, _ in signed],
             on_its_way=lambda item: setattr(item, "sending", True),
         )
@@ -62,6 +67,7 @@ class Around:
         return True
 
     async def _told(self, refused: dict[Entry, Reason]) -> None:
+        await self.knows.wait()
         assert all((reason.code, reason.detail) == ("signer_refused", "no") for reason in refused.values())
         self.withdrawn += refused
 
@@ -71,6 +77,7 @@ async def test_each_entry_is_signed_or_withdrawn() -> None:
     good, bad = entry(0), entry(1)
     around = Around(Signer(refused=(bad.proto,)))
     assert await around.cosigner.sign([good, bad]) == {good: "", bad: "no"}
+    await around.cosigner.close()
     assert good.state == "signed" and around.withdrawn == [bad] and not around.sent
     assert [(item.sign_requests, item.asking) for item in (good, bad)] == [(1, False), (0, False)]
 
@@ -110,6 +117,18 @@ async def test_what_was_missed_is_signed_in_parts_and_sent() -> None:
     around.signer = Signer()
     await around.cosigner.sign_missed()
     assert around.sent == items and [len(part) for part in around.signer.asked] == [PART, 1]
+
+
+async def test_what_was_missed_is_sent_while_it_is_not_known_what_a_refusal_means() -> None:
+    """However long the claims' server is away, and the end of the service waits for it up to a bound."""
+    bad, good = entry(0), entry(1)
+    around = Around(Signer(refused=(bad.proto,)), bad, good)
+    around.knows.clear()
+    await asyncio.wait_for(around.cosigner.sign_missed(), 10)
+    assert around.sent == [good] and not around.withdrawn
+    around.knows.set()
+    await around.cosigner.close()
+    assert around.withdrawn == [bad]
 
 
 async def test_a_start_sends_what_was_signed_before_it() -> None:

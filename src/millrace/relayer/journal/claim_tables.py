@@ -23,9 +23,9 @@ CREATE TABLE IF NOT EXISTS sharing (
 CREATE TABLE IF NOT EXISTS seats (
     seat INTEGER PRIMARY KEY,
     folder TEXT NOT NULL,         -- identity of the data directory that had it last
-    reservations BIGINT NOT NULL, -- how many that one's journal had: a copy with fewer is older
+    reservations BIGINT NOT NULL, -- how many that one's journal had: a copy with fewer is older, whoever left the seat
     place TEXT NOT NULL,          -- host, folder and process, for people
-    word TEXT NOT NULL,           -- random, of the process that has it
+    word TEXT NOT NULL,           -- random, of the process that has it; behind a "-" of the one that left it
     expires_at TIMESTAMPTZ NOT NULL,
     position BIGINT NOT NULL,     -- commits of claims
     open_since BIGINT NOT NULL,   -- all claims made before, in ms, are over

@@ -38,6 +38,8 @@ QUOTA_MS = 3_600_000
 BUDGET_MS = 24 * QUOTA_MS
 _SHARED = "shared"
 """Entry of the table `meta`: the id of those with whom claims are shared."""
+_SEAT_WORD = "seat_word"
+"""The same: the word with which this folder had a seat last."""
 _SHARED_COMMITS = "shared_commits"
 """The same: how many commits of claims all of them had, as far as was heard."""
 
@@ -347,6 +349,17 @@ class Journal:
             lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SHARED, shared))
         )
         await self.flush()
+
+    def seat_word(self) -> str | None:
+        """The word with which this folder had a seat last and knew all of it. Raises `JournalError`."""
+        found = self.read("SELECT value FROM meta WHERE name = ?", (_SEAT_WORD,))
+        return str(found[0][0]) if found else None
+
+    def keep_seat_word(self, word: str) -> None:
+        """Have it remembered, before the first claim."""
+        self.change(
+            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SEAT_WORD, word))
+        )
 
     def _require_same(self, shared: str) -> str | None:
         """With whom claims were shared last. Raises `JournalError` unless that is nobody or the same."""

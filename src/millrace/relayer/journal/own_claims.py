@@ -81,9 +81,12 @@ class OwnClaims:
 
     def written_off_is_over(self, sender: bytes, nonce: int, state: str, cost: str | None, now_ms: int) -> None:
         """What was written off ran, or cannot run any more; without a cost that stays its fee."""
-        self._open.pop((sender, nonce), None)
-        self._failed.discard((sender, nonce))
-        self._progress.ends.append((sender, nonce, None, state, cost, now_ms))
+        name = sender, nonce
+        self._open.pop(name, None)
+        self._progress.ends.append((*name, None, state, cost, now_ms))
+        if name in self._failed and state == "finished":
+            self._progress.failed.append(name)
+        self._failed.discard(name)
 
     def sent(self, sender: bytes, nonce: int) -> None:
         """What was only signed is to be broadcast; see `flush`."""

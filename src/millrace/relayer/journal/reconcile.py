@@ -35,7 +35,7 @@ _Ended = tuple[Record, str, int, int | None]
 """What was not over, and the state, cost and time of its end; without a time it was written off, and may still run."""
 
 
-async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
+async def reconcile(journal: Journal, sharing: Sharing) -> bool:
     """Make journal and claims one; whether what this folder alone follows may have ended unheard.
 
     Raises `JournalError` where they contradict each other.
@@ -47,7 +47,7 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
         await _bring(journal, sharing)
     await _bring_programmes(journal, sharing)
     await journal.share_with(shared)
-    knows_all = seat.folder == folder and journal.reservations() >= seat.reservations
+    knows_all = seat.left_by == journal.seat_word() and journal.reservations() >= seat.reservations
     now = time.time_ns() // 1_000_000
     work = _Reconciling(journal, sharing, seat.number, now, knows_all)
     await work.compare(journal.submitted(only_open=True) + journal.written_off())
@@ -57,6 +57,7 @@ async def reconcile(journal: Journal, sharing: Sharing, folder: str) -> bool:
     is_unheard = not knows_all and _go_on(journal, seat, work.taken, now)
     if seat.cursor is None and (knows_all or not work.taken):
         _tell_place(journal, sharing)
+    journal.keep_seat_word(seat.word)  # behind what was read: who ends before that has to read it the next time
     await journal.flush()
     if work.taken:
         log.info("claims of the seat taken over", extra={"count": work.taken, "seat": seat.number})
@@ -148,7 +149,8 @@ class _Reconciling:
         self._seat = seat
         self._now_ms = now_ms
         self._knows_all = knows_all
-        """Whether nobody else had the seat since this folder had it."""
+        """Whether nobody had the seat since this very journal knew all that was claimed for it: not another folder, nor
+        a copy of this one, which has its identity, and may have more or fewer reservations."""
         self._line_ms = journal.last_line_ms()
         """Lines of the audit log are about in the order of time: those of long ago count from here on."""
         self.taken = 0

@@ -45,6 +45,8 @@ READING_SECONDS = 60.0
 _NO_LIMITS: Mapping[str, Limits] = MappingProxyType({})
 UNTOLD = 2**63 - 1
 """Reservations of a seat whose holder has yet to know all: no journal has so many."""
+LEFT = "-"
+"""Before the word of who has left a seat, or was put out: nobody holds it with that, and it says who that was."""
 GONE_SECONDS = 60
 """A seat whose lease has been over for so long is vacated when its portions are wanted."""
 
@@ -101,25 +103,27 @@ _TWIN = """
 SELECT place FROM seats WHERE folder = $1 AND word NOT IN ($2, '') AND expires_at > clock_timestamp() LIMIT 1
 """
 _SIT = f"""
-UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3), folder = $4,
-    reservations = CASE WHEN folder <> $4 OR EXISTS (
-        SELECT 1 FROM seats AS other WHERE other.seat <> seats.seat AND other.folder = $4
-    ) THEN {UNTOLD} ELSE reservations END
-WHERE seat = (
-    SELECT seat FROM seats WHERE word = $1 OR expires_at < clock_timestamp()
+WITH free AS (
+    SELECT seat, ltrim(word, '{LEFT}') AS left_by, reservations AS told FROM seats
+    WHERE word = $1 OR expires_at < clock_timestamp()
     ORDER BY word <> $1, folder <> $4, folder <> '', seat LIMIT 1 FOR UPDATE SKIP LOCKED
 )
-RETURNING *, {_NAMES} AS names, (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
+UPDATE seats SET word = $1, place = $2, expires_at = clock_timestamp() + make_interval(secs => $3), folder = $4,
+    reservations = {UNTOLD}
+FROM free WHERE seats.seat = free.seat
+RETURNING seats.*, left_by, told, {_NAMES} AS names,
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now_ms
 """
-"""At once with the folder, under a lock of that: of two that start with one folder the other finds it."""
+"""At once with the folder, under a lock of that: of two that start with one folder the other finds it. The version
+before knows by folder and reservations whether it had a seat last."""
 _SUMS = """
 WITH mine AS (INSERT INTO sums VALUES ($1, $2) ON CONFLICT (seat) DO UPDATE SET sums = $2 WHERE sums.sums <> $2)
 SELECT DISTINCT sums FROM sums JOIN seats USING (seat)
 WHERE seat <> $1 AND word <> '' AND expires_at > clock_timestamp() ORDER BY sums
 """
 _COMMITS = "SELECT coalesce(sum(position), 0)::bigint FROM seats"
-_VACATE = """
-UPDATE seats SET portions = needed, word = '', wants = false WHERE seat IN (
+_VACATE = f"""
+UPDATE seats SET portions = needed, word = '{LEFT}' || ltrim(word, '{LEFT}'), wants = false WHERE seat IN (
     SELECT seat FROM seats WHERE expires_at < clock_timestamp() - make_interval(secs => $1) AND portions > needed
     FOR UPDATE SKIP LOCKED
 )
@@ -155,9 +159,12 @@ class Seat(NamedTuple):
     """A seat as its last holder left it."""
 
     number: int
-    folder: str
-    """Ours, with `UNTOLD` reservations, where that was another one, or has been at another seat since."""
+    word: str
+    """Ours, random, which nobody else has had or will have."""
+    left_by: str
+    """The word of who had it last; empty where nobody had, or a version that forgets its word as it leaves."""
     reservations: int
+    """That its last holder told of its journal; `UNTOLD` where that ended before it had read what was claimed."""
     position: int
     open_since: int
     """All that was claimed before is over; in ms by the server's clock."""
@@ -273,7 +280,7 @@ class Seats:
             return None
         self.number = row["seat"]
         return Seat(
-            row["seat"], row["folder"], row["reservations"], row["position"], row["open_since"], row["cursor"],
+            row["seat"], row["word"], row["left_by"], row["told"], row["position"], row["open_since"], row["cursor"],
             row["cursor_place"], row["portions"],
         )  # fmt: skip
 
@@ -503,7 +510,7 @@ class Seats:
     async def leave(self) -> None:
         """Have the seat free for others."""
         if self.number >= 0:
-            await self._own("expires_at = '-infinity', word = ''")
+            await self._own(f"expires_at = '-infinity', word = '{LEFT}' || word")
             self.number = -1
 
     async def close(self) -> None:

@@ -58,8 +58,8 @@ async def _nothing_to_write() -> None: ...
 
 
 ALL_TAKEN = "stands by: all seats are taken"
-TWIN = "stands by: a seat is had by a copy of this folder, or still by this one's last relayer"
-STANDS_BY = ALL_TAKEN, TWIN
+TWIN = "waits: a seat is had by a copy of this folder, or still by this one's last relayer"
+"""Which ends with that one's lease, or never: of two folders that were copied each needs an identity of its own."""
 UNSERVED = "waits for the claims' server: the log says why"
 """It does not answer, or is not fit to be used."""
 
@@ -97,7 +97,7 @@ class Sharing(OwnClaims):
         self.seat: Seat | None = None
         """Ours, as its last holder left it."""
         self.no_seat = ""
-        """Why it has none so far, one of `STANDS_BY` or `UNSERVED`; empty before that is known, and with a seat."""
+        """Why it has none so far, `ALL_TAKEN`, `TWIN` or `UNSERVED`; empty before that is known, and with a seat."""
         self._has_cursor = False
         """Whether the seat says where reading the events goes on."""
         self._queue: list[Waiting] = []
@@ -155,12 +155,12 @@ class Sharing(OwnClaims):
                 self.seat = await self._asking.call(lambda seats: seats.sit(self._folder, self._place))
                 self._remember(self._seats.commits)
                 if self.seat is None:
-                    self._stand_by(ALL_TAKEN)
+                    self._wait(ALL_TAKEN)
             except Unavailable as error:
                 self.no_seat = UNSERVED
                 log.warning("the claims' server is waited for", extra={"error": str(error)})
             except TwinError as error:
-                self._stand_by(TWIN, place=str(error))
+                self._wait(TWIN, place=str(error))
             if self.seat is not None:
                 self.no_seat = ""
                 self._position, self._has_cursor = self.seat.position, self.seat.cursor is not None
@@ -169,7 +169,7 @@ class Sharing(OwnClaims):
                 return self.seat
             await asyncio.sleep(TELL_SECONDS)
 
-    def _stand_by(self, why: str, **more: str) -> None:
+    def _wait(self, why: str, **more: str) -> None:
         if self.no_seat != why:
             log.warning(why, extra=more)
         self.no_seat = why
@@ -431,7 +431,10 @@ class Sharing(OwnClaims):
         """
         refused: set[tuple[bytes, int]] = set()
         for asked in range(ASK_AGAIN):
-            made = await self._claim_once(records, ended_ms, charges)
+            try:
+                made = await self._claim_once(records, ended_ms, charges)
+            except ClaimsError as error:
+                raise (error.in_doubt() if asked else error) from error.__cause__  # the first may have claimed most
             refused |= made.refused
             if made.refused:
                 records = [item for item in records if name_of(item) not in made.refused]

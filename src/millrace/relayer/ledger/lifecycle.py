@@ -66,6 +66,12 @@ class Lifecycle:
         self._wall_ms = wall_ms
         self.on_refused: Callable[[Entry], None] = lambda entry: None
         """Told of each journalled entry that ends without a co-signature, see its `refusal`: it will never run."""
+        self._untold: set[Entry] = set()
+        """Refused by the signing process, and it is not known yet whether a start finds them."""
+        self._refused: dict[bytes, Entry] = {}
+        """By client hash those of which nobody who listens has heard so: claimed before disk or server went."""
+        self._doubted: dict[Entry, Reason] = {}
+        """Those of them that neither is known to have heard of, and why they were refused."""
         self.is_blind = False
         """Whether there is no stream of events at all."""
         self._losses = 0
@@ -83,6 +89,7 @@ class Lifecycle:
 
     def journalled(self, entry: Entry) -> None:
         """The entry's row is on disk."""
+        self._refused.pop(entry.client_hash, None)  # the same bytes are judged anew
         if entry.state == "reserved":
             entry.state = "journalled"
             entry.broadcast = entry.kind != "sign"
@@ -111,6 +118,8 @@ class Lifecycle:
         if entry.sign_requests or entry.state != "journalled":
             return False
         entry.refusal = reasons.IN_DOUBT
+        self._untold.add(entry)
+        self._refused[entry.client_hash] = entry
         self._end(entry, "superseded", 0, is_unsure=True, tells=False)
         self._journal.unclaim(entry.tx.sender, entry.tx.nonce, entry.client_hash)
         return True
@@ -121,14 +130,32 @@ class Lifecycle:
             await self._journal.unclaimed({(entry.tx.sender, entry.tx.nonce) for entry in refused})
         except JournalError as error:
             log.warning("what was refused may be found by a start", extra={"error": str(error), "count": len(refused)})
+            self._doubted.update(refused)
         else:
             for entry, reason in refused.items():
                 entry.refusal = reason
-                self.fates.over(entry, "superseded", None, None)
-                self.on_refused(entry)
+                if self._refused.get(entry.client_hash) is entry:
+                    del self._refused[entry.client_hash]
+                    self.fates.over(entry, "superseded", None, None)
+                    self.on_refused(entry)
         finally:
+            self._untold.difference_update(refused)
             for entry in refused:
                 _tell(entry)
+
+    def doubted(self) -> Mapping[Entry, Reason]:
+        """What is to be told once more, see `withdrawn`: disk or server were away."""
+        doubted, self._doubted = self._doubted, {}
+        return {entry: reason for entry, reason in doubted.items() if self._refused.get(entry.client_hash) is entry}
+
+    def is_untold(self, entry: Entry) -> bool:
+        """Whether an entry was refused, and `told` has to wait for what that means."""
+        return entry in self._untold
+
+    async def told(self, entry: Entry) -> None:
+        """Wait until it is known what the refusal of an entry means, if it was refused."""
+        if entry in self._untold:
+            await next_step(entry)
 
     def complete(self, entry: Entry) -> None:
         """The entry came with all its signatures; its row says so already."""

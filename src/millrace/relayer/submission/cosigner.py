@@ -5,9 +5,10 @@ An entry is left over when the signing process, or the whole service, went away 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.ledger.lifecycle import Lifecycle
@@ -16,11 +17,14 @@ from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.signing.handle import SignerError, SigningProcess
 from millrace.relayer.signing.wire import Answer
+from millrace.runtime.tasks import end_tasks
 
 log = logging.getLogger(__name__)
 
 MAX_TOLD = 8
 """Reasons of refusals that are logged at once."""
+TELLING_SECONDS = 5.0
+"""For so long the end of the service waits for the claims' server to hear of what was refused."""
 
 
 class Cosigner:
@@ -34,6 +38,8 @@ class Cosigner:
         self._send = send
         self._refusals: Counter[str] = Counter()
         """Of what was missed, when it was asked for last."""
+        self._telling: set[asyncio.Task[None]] = set()
+        """The event loop alone does not hold them."""
 
     async def check(self, transactions: list[bytes]) -> list[str] | None:
         """What the signing process says of the signatures of transactions in protobuf form, see `SigningProcess`.
@@ -51,6 +57,7 @@ class Cosigner:
     async def sign(self, entries: list[Entry]) -> dict[Entry, str]:
         """Have journalled entries signed; of each why it was refused, or an empty text.
 
+        That nothing will come of what was refused is told by itself: it takes as long as the claims' server is away.
         Raises `SignerError` when no answer came: then it is not known whether anything was signed.
         """
         signer = self._signer()
@@ -68,8 +75,19 @@ class Cosigner:
                 signatures.append((entry, answer.signature))
         self._lifecycle.cosigned(signatures)
         if refused:
-            await self._lifecycle.withdrawn(refused)
+            self._tell(refused)
         return {entry: answer.refusal for entry, answer in zip(entries, answers, strict=True)}
+
+    def _tell(self, refused: Mapping[Entry, Reason]) -> None:
+        task = asyncio.create_task(self._lifecycle.withdrawn(refused))
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def close(self) -> None:
+        """What was refused is told, or stays in doubt."""
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=TELLING_SECONDS)
+        await end_tasks(self._telling)
 
     def send(self, entry: Entry) -> None:
         """Put an entry that has all its signatures on the network, unless that is already going on."""
@@ -86,8 +104,10 @@ class Cosigner:
         """Sign and send what was journalled and is not signed, but for what is being signed.
 
         The signing process was away, or refused what it may have signed before a restart: by a policy that may be
-        another one now.
+        another one now. What was refused and is in doubt since then is told, if it can be now.
         """
+        if doubted := self._lifecycle.doubted():
+            self._tell(doubted)
         if self._signer() is None:
             return
         missed = [entry for entry in self._lifecycle.inflight.entries() if _is_missed(entry)]

@@ -34,6 +34,9 @@ FINISHING = 4 * PART
 """What one client may have between journalled and signed: enough that disk and signing process always have the next
 part at hand."""
 
+TOLD_SECONDS = 5.0
+"""For so long an answer waits for the claims' server to hear that its transaction was refused; then it is in doubt."""
+
 _WRITTEN_OFF = reasons.WRITTEN_OFF.but("its operator gave it up; it may still run, and is not sent again")
 _SUPERSEDED = reasons.NONCE_TOO_LOW.but("the account's nonce went past this transaction; it is not sent again")
 
@@ -90,13 +93,13 @@ class Finisher:
 
     async def finish(self, taken: list[Taken], stretch: int, batch: Batch) -> None:
         """Write, sign and send a part."""
-        late: list[tuple[Taken, Journalled]] = []
+        late: list[Taken] = []
         new = [item for item in taken if item.is_new]
         if new:
             size = _size(new, stretch)
             await self._shares.take(batch.origin.ip, size)
             try:
-                new = _not_over(new)
+                new = _not_over(new, late)
                 reason = batch.given_up()
                 if reason is not None:
                     new = self._give_up(new, reason, batch)
@@ -108,7 +111,7 @@ class Finisher:
             self._accept(signed)
         # Another submission of the same bytes may have to be written first: nobody waits for that with room taken.
         repeated = [item for item in taken if not item.is_new]
-        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item)]
+        again = [(item, Journalled(item.reserved)) for item in repeated if await self._is_written(item, late)]
         if again:
             size = _size([item for item, _ in again], stretch)
             await self._shares.take(batch.origin.ip, size)
@@ -118,30 +121,32 @@ class Finisher:
                 self._shares.give_back(batch.origin.ip, size)
             self._accept(signed)
         if late:
-            await self._await_signer(late)
+            await self._answer_late(late)
 
     async def finish_together(self, batches: Sequence[Batch]) -> list[Batch]:
         """The same of short submissions of several clients, with one new transaction each; they share every wait.
 
-        Returns those whose client has too much under way already: they are to be finished by themselves.
+        Returns those that are to be finished by themselves: their client has too much under way already, or theirs was
+        refused and the claims' server has yet to hear so.
         """
         sizes = Counter([batch.origin.ip for batch in batches])
         without = await self._shares.take_together(sizes)
-        late: list[tuple[Taken, Journalled]] = []
+        late: list[Taken] = []
         try:
             taken: list[Taken] = []
             for batch in batches:
                 if batch.origin.ip not in without:
-                    new, reason = _not_over(batch.taken), batch.given_up()
+                    new, reason = _not_over(batch.taken, late), batch.given_up()
                     taken += new if reason is None else self._give_up(new, reason, batch)
             signed = await self._sign(await self._write(taken), late)
         finally:
             for client in sizes.keys() - without:
                 self._shares.give_back(client, sizes[client])
         self._accept(signed)
-        if late:
-            await self._await_signer(late)
-        return [batch for batch in batches if batch.origin.ip in without]
+        refused = {item.batch for item in late if self._lifecycle.is_untold(item.entry)}
+        if late := [item for item in late if item.batch not in refused]:
+            await self._answer_late(late)
+        return [batch for batch in batches if batch.origin.ip in without or batch in refused]
 
     def _give_up(self, new: list[Taken], reason: Reason, batch: Batch) -> list[Taken]:
         """Nobody waits for the answer and nothing is promised: no work is done. What somebody else waits for."""
@@ -217,19 +222,17 @@ class Finisher:
         else:
             item.answer(answer)
 
-    async def _is_written(self, item: Taken) -> bool:
-        """Of the same bytes as another submission's: wait until that has been decided; whether it stands."""
-        reason = await self._lifecycle.decided(item.entry)
-        if reason is not None:
-            item.answer(reason)
-        return reason is None
+    async def _is_written(self, item: Taken, late: list[Taken]) -> bool:
+        """Of the same bytes as another submission's: wait until it is decided; whether it stands, else it is late."""
+        if await self._lifecycle.decided(item.entry) is None:
+            return True
+        late.append(item)
+        return False
 
-    async def _sign(
-        self, items: list[tuple[Taken, Journalled]], late: list[tuple[Taken, Journalled]]
-    ) -> list[tuple[Taken, Signed]]:
-        """Every item with all its signatures; those that get none are answered.
+    async def _sign(self, items: list[tuple[Taken, Journalled]], late: list[Taken]) -> list[tuple[Taken, Signed]]:
+        """Every item with all its signatures; those that may have one from before a restart are answered.
 
-        Those of which the signing process says nothing, as it went away, are `late`.
+        Those that are over, and those of which the signing process says nothing, as it went away, are `late`.
         """
         done = []
         unsigned = []
@@ -238,7 +241,7 @@ class Finisher:
             if entry.chain_hash and entry.refusal is None:
                 done.append((item, Signed(journalled, entry.tx)))  # an earlier submission has come this far
             elif entry.state == "over":
-                item.answer(entry.refusal or _UNSEEN)
+                late.append(item)
             elif entry.kind == "broadcast":
                 self._lifecycle.complete(entry)
                 done.append((item, Signed(journalled, entry.tx)))
@@ -251,41 +254,44 @@ class Finisher:
             with stage(unsigned[0][0].batch.origin.trace, "co-sign"):  # several submissions are not traced
                 refusals = await self._cosigner.sign(list(dict.fromkeys(item.entry for item, _ in unsigned)))
         except SignerError:
-            late += unsigned
+            late += [item for item, _ in unsigned]
             return done
         for item, journalled in unsigned:
-            if refusals[item.entry]:
+            if item.entry.state == "over":  # refused, or its nonce passed while the signer worked
+                late.append(item)
+            elif refusals[item.entry]:
                 self._answer_refused(item, refusals[item.entry])
-            elif item.entry.state == "over":
-                # Its nonce passed while the signer worked: nothing can come of it any more.
-                item.answer(item.entry.refusal or _UNSEEN)
             else:
                 done.append((item, Signed(journalled, item.entry.tx)))
         return done
 
     def _answer_refused(self, item: Taken, why: str) -> None:
-        """The signing process refused. What it may have signed before a restart may still run: that has not failed."""
-        if item.entry.state == "over":
-            item.answer(item.entry.refusal or reasons.SIGNER_REFUSED.but(why))
-        elif item.entry.broadcast and item.batch.origin.kind != "sign":
+        """The signing process refused what it may have signed before a restart: that may still run."""
+        if item.entry.broadcast and item.batch.origin.kind != "sign":
             self._answer_accepted(item, item.entry.tx)
         else:
             text = f"{why}; it may have been signed before a restart, so that its nonce stays taken"
             item.answer(reasons.SIGNER_UNAVAILABLE.but(text))
 
-    async def _await_signer(self, late: list[tuple[Taken, Journalled]]) -> None:
+    async def _answer_late(self, late: list[Taken]) -> None:
         """What is journalled is accepted: it is signed and sent when there is a signing process again.
 
-        Its result waits for that, up to a bound. What is only signed is of no use to anybody without its signature.
+        Its result waits for that, up to a bound. What is only signed is of no use to anybody without its signature. Of
+        what was refused the claims' server hears, up to another bound.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sign_wait):
-                for item, _ in late:
+                for item in late:
                     if item.entry.state == "journalled":
                         await next_step(item.entry)
-        signed = [(item, Signed(journalled, item.entry.tx)) for item, journalled in late if item.entry.chain_hash]
+        with_hash = [item for item in late if item.entry.chain_hash]
+        signed = [(item, Signed(Journalled(item.reserved), item.entry.tx)) for item in with_hash]
         self._accept(await self._promise(signed))
-        for item, _ in late:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TOLD_SECONDS):
+                for item in late:
+                    await self._lifecycle.told(item.entry)
+        for item in late:
             entry = item.entry
             if entry.chain_hash:
                 continue
@@ -360,11 +366,10 @@ def answer_to_other(nonce: int, claimed: Claimed) -> Reason:
     return reasons.CONFLICTING.but(f"nonce {nonce} is held by {who}, which may still run")
 
 
-def _not_over(new: list[Taken]) -> list[Taken]:
-    """Those whose nonce has not passed since they were taken: the row of such a one would never end."""
-    for item in new:
-        if item.entry.state == "over":
-            item.answer(item.entry.refusal or _UNSEEN)
+def _not_over(new: list[Taken], late: list[Taken]) -> list[Taken]:
+    """Those whose nonce has not passed since they were taken: the row of such a one would never end. The others are
+    `late`."""
+    late += [item for item in new if item.entry.state == "over"]
     return [item for item in new if item.entry.state != "over"]
 
 
