@@ -300,9 +300,12 @@ class _Desk:
         return ""
 
     def _moves_too_much(self, sale: Sale) -> bool:
-        """Whether one of the inputs has a larger price impact than is allowed."""
-        most = self._order.max_price_impact
-        return most is not None and any(price_impact(sold.fills, sold.paid) > most for sold in sale.inputs)
+        """Whether one of the inputs has a larger price impact than is allowed.
+
+        It is held against the snapshot: else an order would only have to be divided to move its pools at will.
+        """
+        most, spot = self._order.max_price_impact, self._planner.router.spot_of
+        return most is not None and any(price_impact(sold.fills, sold.paid, spot) > most for sold in sale.inputs)
 
     def _find_again(self, planner: Planner, group: Sequence[_Given]) -> list[_Given] | None:
         """Other paths for inputs, on the pools as they are by now, that still go into one transaction."""
