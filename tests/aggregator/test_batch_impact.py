@@ -64,3 +64,12 @@ def test_no_input_is_sold_further_from_the_market_than_allowed(depths: list[int]
     assert inputs and done.failures
     assert {failure.reason for failure in done.failures} == {"price_impact"}
     assert all(one.paid >= one.amount * KEPT * 19 / 20 for one in inputs)
+
+
+@pytest.mark.parametrize("large", [1, 3])
+def test_inputs_over_the_limit_leave_the_transaction_of_the_others_whole(large: int) -> None:
+    """Those that move their pools too far are taken out of it; the rest goes in one, as it would without them."""
+    parts = [10**7] * large + [1] * (8 - large)
+    done = sold([10**10], parts, 0.05)
+    assert [[one.token for one in sale.inputs] for sale in done.sales] == [NAMES[large:]]
+    assert [failure.item.token for failure in done.failures] == NAMES[:large]
