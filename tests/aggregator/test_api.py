@@ -609,10 +609,12 @@ async def test_schemathesis_finds_nothing(service: Service, tmp_path: Path) -> N
     """
     tokens = ["EGLD", *(info.identifier for info in MARKET.tokens[:8]), MARKET.pools[0].lp_token]
     known = dict.fromkeys(TOKENS_IN_REQUESTS, '{ dictionary = "tokens", probability = 0.75 }')
+    known["body.maxAgeMs"] = '{ dictionary = "ages" }'  # where one is sent; wrong ones stay what they are
     known["query.includePools"] = known["query.excludePools"] = '{ dictionary = "pools", probability = 0.5 }'
     lines = [
         *("[dictionaries]", f"tokens = {{ values = {tokens} }}"),
         f"pools = {{ values = {[pool.id for pool in MARKET.pools[:3]]} }}",
+        "ages = { values = [3600000] }",
         *("[parameters]", '"query.maxAgeMs" = 3600000', *(f'"{name}" = {value}' for name, value in known.items())),
         *("[[operations]]", 'include-path = "/api/v1/quote/stream"', "max-stream-events = 1"),  # the next is far off
     ]

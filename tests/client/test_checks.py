@@ -211,9 +211,10 @@ def test_honest_quotes_are_signed(answer: dict[str, Any], asked: dict[str, Any])
 def test_what_no_cycle_sells_may_stay_with_the_sender() -> None:
     """Of arbitrage a service pays in what its cycles sell: at most what was asked for. Of a swap it is just that."""
     same: dict[str, Any] = {"to_token": "A-1", "amount_in": 150}
-    answer = quote(TOKENS.replace(b"422d32", b"412d31"), to="A-1")
+    call_for_more = TOKENS.replace(b"422d32", b"412d31").replace(b"@59@", b"@6c@")
+    answer = quote(call_for_more, to="A-1", amountOut="109", amountOutMin="108")
     assert checked(answer, **same).amount_in == 100
-    for asked in ({"amount_in": 99}, {"to_token": "B-2"}):
+    for asked in ({"amount_in": 99}, {"to_token": "B-2"}, {"bounds": Bounds(amount_out_min=159)}):
         with pytest.raises(Mismatch):
             checked(answer, **(same | asked))
 
@@ -223,11 +224,11 @@ def test_what_no_cycle_sells_may_stay_with_the_sender() -> None:
 def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
     """What millrace's own aggregator encodes is read here: tokens and EGLD, sold and bought, alone and together."""
     index = contracts.EGLD_INDEX if get == "EGLD" else 1
-    program = contracts.Program(("W-0", "B-2"), (), (), (), 89, index)
+    program = contracts.Program(("W-0", "B-2"), (), (), (), 100, index)
     value = {"value": "100" if pay == "EGLD" else "0"}
-    names = {"from": pay, "to": get}
+    names = {"from": pay, "to": get, "amountOut": "101", "amountOutMin": "100"}
     asked: dict[str, Any] = {"from_token": pay, "to_token": get, "contract": CONTRACT}
-    assert checked(quote(contracts.tx_data(program, pay, 100), value, **names), **asked).amount_out_min == 89
+    assert checked(quote(contracts.tx_data(program, pay, 100), value, **names), **asked).amount_out_min == 100
     with pytest.raises(Mismatch, match="output token"):
         other = msgspec.structs.replace(program, token_out=0)
         checked(quote(contracts.tx_data(other, pay, 100), value, **names), **asked)
@@ -237,7 +238,7 @@ def test_calls_as_the_service_writes_them(pay: str, get: str) -> None:
         contracts.ENDPOINT,
         *contracts.encode_arguments(program),
     )
-    assert checked(quote(paid, HOME, **names), **asked).amount_out_min == 89
+    assert checked(quote(paid, HOME, **names), **asked).amount_out_min == 100
 
 
 @pytest.mark.parametrize(

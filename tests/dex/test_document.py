@@ -627,10 +627,15 @@ def test_a_pool_that_names_anothers_lp_token_does_not_cost_it_its_place(false: i
     assert found.pools[0].id == "p0"
 
 
+@pytest.mark.parametrize("shares", [[], [{"identifier": "LPTOKEN-000001", "decimals": 18}]])
 @pytest.mark.parametrize("quarantine", [True, False])
-def test_what_comes_twice_and_is_the_same_is_one(quarantine: bool) -> None:
-    """An upstream that lists in pages says so at their ends; where anything differs nobody knows which one is true."""
+def test_what_comes_twice_and_is_the_same_is_one(quarantine: bool, shares: list[dict[str, Any]]) -> None:
+    """An upstream that lists in pages says so at their ends; where anything differs nobody knows which one is true.
+
+    It need not say of shares that they are ones.
+    """
     content = sample()
+    content["tokens"] += shares
     whole = decode(msgspec.json.encode(content))
     content["tokens"] += content["tokens"][:2]
     content["pools"] += content["pools"][:2]

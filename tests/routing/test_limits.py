@@ -306,3 +306,22 @@ def test_the_kernels_know_the_trades_by_the_order_of_the_net() -> None:
     share = search.room(Limits(budget=PLENTY._replace(calls=100)), 0).share
     for trade, part in zip(search.trades, share.tolist(), strict=True):
         assert part == pytest.approx(max(trade.cost(TABLE).calls / 100, 1 / 64))
+
+
+@pytest.mark.parametrize(
+    ("market", "token_in", "token_out", "amount", "calls"),
+    [
+        ((163, 913112), "TK8X-0016ed", "TK40X-1165f0", 148_364_709_579_417_845_760, (20, 21, 22, 23)),
+        ((17, 913100), "USDT-f8c08c", "TK5X-2b2606", 1_840_097_448_649, (17,)),
+        ((154, 913129), "TK22X-711146", "TK44X-862f77", 163_991_333_497_076_761_755_648, (18, 19)),
+    ],
+)
+def test_a_flow_cut_to_few_calls_is_held_against_a_split(
+    market: tuple[int, int], token_in: str, token_out: str, amount: int, calls: tuple[int, ...]
+) -> None:
+    """Also where no prices are off and any number of paths may be taken: what is left of a flow is not the best."""
+    found, _ = planner(*market, one_exchange=True, noise=0.0)
+    for most in calls:
+        limits = Limits(paths=50, budget=DEFAULT._replace(calls=most))
+        best, split = (found.forward(token_in, token_out, amount, limits, name) for name in ("hybrid", "greedy"))
+        assert best.execution.amount_out >= split.execution.amount_out

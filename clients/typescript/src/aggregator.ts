@@ -49,8 +49,16 @@ export interface MultiSwapParameters {
   to: string;
   slippage?: string | number;
   maxHops?: number;
+  /** Of each input. */
+  maxSplits?: number;
+  maxPools?: number;
   maxBuiltinCalls?: number;
+  /** Of each input, a fraction: one with more is not sold. */
+  maxPriceImpact?: string | number;
+  maxAgeMs?: number;
   referralId?: number;
+  /** Of the transactions. */
+  gasPrice?: number;
   /** Leave out what cannot be sold (the default), or refuse the whole. */
   dustMode?: boolean;
   sender?: string;
@@ -223,9 +231,10 @@ function asQuery({ ...parameters }: Record<string, unknown>): Query {
   return parameters as Query;
 }
 
-function asBody({ dustMode, slippage, inputs, ...rest }: MultiSwapParameters): Record<string, unknown> {
+function asBody({ dustMode, slippage, maxPriceImpact, inputs, ...rest }: MultiSwapParameters): Record<string, unknown> {
   return {
     ...rest,
+    ...(maxPriceImpact === undefined ? {} : { maxPriceImpact: fraction("maxPriceImpact", maxPriceImpact) }),
     inputs: inputs.map(({ token, amount }) => ({ token, amount: units("amount", amount) })),
     ...(slippage === undefined ? {} : { slippage: Number(fraction("slippage", slippage)) }),
     ...(dustMode === undefined ? {} : { dust_mode: dustMode }),

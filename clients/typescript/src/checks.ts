@@ -102,17 +102,21 @@ export function checkQuote(asked: QuoteParameters & Bounds, quote: Quote, sender
   same("from", plain(quote.from), plain(asked.from));
   same("to", plain(quote.to), plain(asked.to));
   const amountIn = whole("amountIn", quote.amountIn);
+  const isArbitrage = plain(asked.from) === plain(asked.to);
   const most = asked.amountInMax === undefined ? undefined : BigInt(asked.amountInMax);
   if (asked.amountIn === undefined && most === undefined) {
     throw new Mismatch("aggregator", "amountInMax", undefined, "a bound, as the service would choose how much is sold");
   }
   if (asked.amountIn === undefined) within("amountOut", whole("amountOut", quote.amountOut), BigInt(asked.amountOut));
-  // Of arbitrage what no cycle sells may stay with the sender.
-  else if (plain(asked.from) !== plain(asked.to) || amountIn > BigInt(asked.amountIn)) same("amountIn", amountIn, BigInt(asked.amountIn));
+  else if (!isArbitrage || amountIn > BigInt(asked.amountIn)) same("amountIn", amountIn, BigInt(asked.amountIn));
   within("amountIn", amountIn, 0n, most);
   if (!quote.transaction) throw new ClientError("the quote has no transaction: this service does not know the parameter sender");
   const slippage = asked.slippage === undefined ? undefined : fraction("slippage", asked.slippage);
-  const enough = least(quote, slippage, asked.amountOutMin);
+  // Of arbitrage what no cycle sells may stay with the sender, and nobody signs a loss by accident.
+  const stays = isArbitrage ? BigInt(asked.amountIn ?? amountIn) - amountIn : 0n;
+  const own = asked.amountOutMin === undefined ? undefined : BigInt(asked.amountOutMin) - stays;
+  const enough = least(quote, slippage, own);
+  if (isArbitrage) within("amountOutMin", enough, amountIn);
   const sold = [{ token: asked.from, amount: amountIn }];
   return spends(quote.transaction, sender, sold, asked, enough, trust, asked.gasPrice);
 }
@@ -132,7 +136,7 @@ export function checkMultiSwap(asked: MultiSwapParameters, swap: MultiSwap, send
       within(`inputs, ${shown(token)}`, amount, 0n, most);
       left.set(plain(token), most - amount);
     }
-    return spends(batch.transaction, sender, sold, asked, least({ ...batch, slippage: swap.slippage }, slippage), trust);
+    return spends(batch.transaction, sender, sold, asked, least({ ...batch, slippage: swap.slippage }, slippage), trust, asked.gasPrice);
   });
 }
 

@@ -107,9 +107,9 @@ const batch = (payments, changes) => {
   return { inputs, amountOut: "1000", amountOutMin: "990", transaction: tx(call, { receiver: SENDER.address, ...changes }) };
 };
 const EGLD = `${Buffer.from("EGLD-000000").toString("hex")}@@07`;
-const many = (batches, trust = TRUST, more = {}) => {
+const many = (batches, trust = TRUST, more = {}, asked = {}) => {
   const inputs = [{ token: "A", amount: "5" }, { token: "EGLD", amount: 7n }, { token: "A", amount: "9" }];
-  return checkMultiSwap({ inputs, to: "B", slippage: 0.01 }, { to: "B", slippage: 0.01, batches, ...more }, SENDER.address, trust);
+  return checkMultiSwap({ inputs, to: "B", slippage: 0.01, ...asked }, { to: "B", slippage: 0.01, batches, ...more }, SENDER.address, trust);
 };
 
 test("batches of a multi-swap pay each input once, and go to oneself for a contract", () => {
@@ -126,4 +126,8 @@ test("batches of a multi-swap pay each input once, and go to oneself for a contr
   refusesMany("amountOutMin", [{ ...batch(["41@@05"]), amountOutMin: "1" }]);
   refusesMany("to", [], {}, { to: "C" });
   refusesMany("transaction.receiver", [batch(["41@@05"])], {});
+  const dear = [batch(["41@@05"], { gasPrice: 20_000_000_000 })];
+  refusesMany("transaction.gasPrice", dear);
+  assert.equal(many(dear, TRUST, {}, { gasPrice: 20_000_000_000 }).length, 1);
+  refusesMany("transaction.gasPrice", [batch(["41@@05"])], TRUST, {}, { gasPrice: 20_000_000_000 });
 });

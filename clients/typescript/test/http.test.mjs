@@ -38,11 +38,13 @@ test("parameters travel by their wire names; amounts as digits, fractions in pla
 
 test("many inputs travel as JSON with the service's own names", async () => {
   answers = [{ body: { to: "B", slippage: 0.01, batches: [] } }];
-  await aggregator().multiSwap({ inputs: [{ token: "A", amount: 5n }], to: "B", slippage: "0.01", dustMode: false, sender: "erd1x" });
+  const limits = { maxSplits: 3, maxPools: 7, maxAgeMs: 9000, gasPrice: 2_000_000_000 };
+  const asked = { inputs: [{ token: "A", amount: 5n }], to: "B", slippage: "0.01", maxPriceImpact: 0.05, ...limits };
+  await aggregator().multiSwap({ ...asked, dustMode: false, sender: "erd1x" });
   const [{ path, method, body, headers }] = service.requests;
   assert.deepEqual([path, method, headers["content-type"]], ["/api/v1/multi-swap", "POST", "application/json"]);
   assert.deepEqual(JSON.parse(body), {
-    inputs: [{ token: "A", amount: "5" }], to: "B", slippage: 0.01, dust_mode: false, sender: "erd1x",
+    inputs: [{ token: "A", amount: "5" }], to: "B", slippage: 0.01, maxPriceImpact: "0.05", ...limits, dust_mode: false, sender: "erd1x",
   });
 });
 

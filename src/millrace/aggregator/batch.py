@@ -7,7 +7,7 @@ loop; inputs that the deadline leaves no time for say so.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from typing import NamedTuple
 
 from millrace.aggregator import errors
@@ -112,6 +112,19 @@ class _Run(NamedTuple):
     done: VaultResult
 
 
+class _Refused(NamedTuple):
+    """Why inputs are not sold in one transaction, and the tokens of those to blame, as far as that is known."""
+
+    reason: str
+    blamed: Collection[str] = ()
+
+    def parts_of(self, group: list[_Given]) -> list[list[_Given]]:
+        """What to try in place of several: first without those to blame, or else halves."""
+        parts = [[given for given in group if (given.token in self.blamed) is to_blame] for to_blame in (False, True)]
+        half = len(group) // 2
+        return parts if all(parts) else [group[:half], group[half:]]
+
+
 class _Room(NamedTuple):
     """What each transaction of one order may take."""
 
@@ -171,15 +184,15 @@ def sell(
     while groups:
         yield
         group = groups.pop(0)
-        why = yield from desk.sell(group)
-        if not why:
+        refused = yield from desk.sell(group)
+        if refused is None:
             continue
         # Inputs that go alone may not go together: one moves a pool another needs, or takes its tokens along.
         if len(group) > 1:
-            groups[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
+            groups[:0] = refused.parts_of(group)
         else:
             given = group[0]
-            desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, why)
+            desk.fail(BatchItem(token=given.token, amount=str(given.amount)), given.amount, refused.reason)
     return Sold(order, desk.sales, desk.failures, desk.cut or time.monotonic() > deadline)
 
 
@@ -272,11 +285,8 @@ class _Desk:
     def _has_time(self, seconds: float) -> bool:
         return time.monotonic() + seconds < self._deadline
 
-    def sell(self, group: Sequence[_Given]) -> Generator[None, None, str]:
-        """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts.
-
-        Returns why they do not, else nothing.
-        """
+    def sell(self, group: Sequence[_Given]) -> Generator[None, None, _Refused | None]:
+        """Make a transaction of inputs, if they go together on the pools as they are by now; in several parts."""
         best = self._best(self._planner, group)
         alone = sum(given.alone for given in group)
         late = False
@@ -291,18 +301,24 @@ class _Desk:
             self.cut |= late
         sale = None if best is None else self._sale(best)
         if best is None or sale is None:
-            return OUT_OF_TIME if late else "zero_liquidity"  # with time it would have been planned anew
-        if self._moves_too_much(sale):
-            return "price_impact"
+            return _Refused(OUT_OF_TIME if late else "zero_liquidity")  # with time it would have been planned anew
+        too_far = self._moved_too_far(sale)
+        if too_far:
+            return _Refused("price_impact", too_far)
         self.sales.append(sale)
         self._market = self._market.left_by(best.done.pools)
         self._moved.update(best.done.pools)
-        return ""
+        return None
 
-    def _moves_too_much(self, sale: Sale) -> bool:
-        """Whether one of the inputs has a larger price impact than is allowed."""
-        most = self._order.max_price_impact
-        return most is not None and any(price_impact(sold.fills, sold.paid) > most for sold in sale.inputs)
+    def _moved_too_far(self, sale: Sale) -> list[str]:
+        """The inputs with a larger price impact than is allowed.
+
+        It is held against the snapshot: else an order would only have to be divided to move its pools at will.
+        """
+        most, spot = self._order.max_price_impact, self._planner.router.spot_of
+        if most is None:
+            return []
+        return [sold.token for sold in sale.inputs if price_impact(sold.fills, sold.paid, spot) > most]
 
     def _find_again(self, planner: Planner, group: Sequence[_Given]) -> list[_Given] | None:
         """Other paths for inputs, on the pools as they are by now, that still go into one transaction."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 from millrace.aggregator.responses import PathPart, PoolFee, SwapHop
 from millrace.aggregator.snapshot import Face, Snapshot
@@ -28,9 +29,9 @@ DEX_NAMES = {
 """Exchanges, by what pools call them."""
 
 
-def price_impact(fills: Sequence[Fill], paid: int) -> float:
+def price_impact(fills: Sequence[Fill], paid: int, spot: Callable[[Trade], float] = attrgetter("spot")) -> float:
     """1 - executed rate / the spot rate of the same route with fees. What stays of a cycle's input is in neither."""
-    at_spot = spot_output(fills) if fills else 0.0
+    at_spot = spot_output(fills, spot) if fills else 0.0
     return max(0.0, 1.0 - paid / at_spot) if at_spot > 0.0 else 0.0
 
 

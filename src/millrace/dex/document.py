@@ -145,6 +145,8 @@ def decode(
     context = entries.Context(decimals, None if main is None else frozenset(main), wrapped)
     built = (reader or entries.Reader()).read(parsed.pools, context, pause, faults)
     pause()
+    built = _without_repetitions(built, pause)
+    pause()
     built = _without_false_shares(built, tokens, wrapped, pause, faults)
     pause()
     built = _without_doubles(built, pause, faults)
@@ -209,16 +211,19 @@ def _token(raw: msgspec.Raw, path: str) -> TokenInfo:
     return token
 
 
-def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: entries.Faults) -> dict[int, Pool]:
-    """The pools of which each is the only one with its id, LP token, address or OneDex number.
-
-    What an upstream lists in pages can come at the end of one and again, the same, at the beginning of the next.
-    """
+def _without_repetitions(built: dict[int, Pool], pause: Callable[[], None]) -> dict[int, Pool]:
+    """The pools, each once: what ends one page of an upstream's list can begin the next one, the same."""
     first_of: dict[str, int] = {}
-    for position, pool in list(in_steps(built.items(), pause)):
+    once: dict[int, Pool] = {}
+    for position, pool in in_steps(built.items(), pause):
         first = first_of.setdefault(pool.id, position)
-        if first != position and built[first] == pool:
-            del built[position]
+        if first == position or built[first] != pool:
+            once[position] = pool
+    return once
+
+
+def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: entries.Faults) -> dict[int, Pool]:
+    """The pools of which each is the only one with its id, LP token, address or OneDex number."""
     keys: dict[str, Callable[[Pool], Hashable]] = {
         "id": lambda pool: pool.id,
         "lpToken": lambda pool: pool.lp_token or None,

@@ -9,7 +9,7 @@ from millrace.routing.exchange import FEW, exchange_paths
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
-from millrace.routing.shares import Room, fees_of, path_share
+from millrace.routing.shares import Room, fees_of, path_share, taken_by
 from millrace.routing.solve import LEVEL, MORE, UPPER, UPPER_PATH, extract, grow, solve
 from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, LONG, Work
@@ -20,6 +20,8 @@ LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: what the bound leaves to a split, if it is no more, is nothing
 A_FEW = 4  # paths exchanged where there may be any number of them, but no long ones: 16 took a half of the time more
 MUCH = 6  # edges dropped from a flow as ways were too long: one that has lost more may be some ten bp below 16 paths
+TIGHT = 12  # edges: a flow of no more that was cut to the transaction may be hundreds of bp below paths one by one
+ROOMY = 0.7  # of the transaction: a flow that was cut to it takes more, also where what is left would do for an edge
 WORTHWHILE = 1e-3  # relative: a flow this far below the bound leaves something to exchanging the paths of a split
 
 
@@ -58,7 +60,8 @@ def find(
 
     With `chunks` below 0 the flow is all. Single paths that pay less than the part `nearly` of it are not looked for,
     nor is a split that could be no better, nor one to its end once it is clear that it pays less than that part. Where
-    no cycle earns and no limit that was asked for binds, only what trades in pieces may pay more is left to a split.
+    no cycle earns, no limit that was asked for binds and a few edges do not fill the transaction, only what trades in
+    pieces may pay more is left to a split.
     In a large market where no cycle earns, it is looked for among the pairs of the dual's working set and of the
     single path, unless that has longer ways than `hops`. `report` gets what the flow pays, too (scaled), fees not taken
     off; where one is held against others, they are.
@@ -81,7 +84,8 @@ def find(
     report[MOST] = report[UPPER] if bound else report[PAID]
     report[ASTRAY] = promising_astray(net, w, q, room, report[LEVEL], left, max(report[MOST] - left, 0.0))
     report[LENGTH], report[SPLIT] = length, 0
-    fits = q.closed and not bound and count > 0  # the flow is the best there is, but for fees and pieces
+    tight = count <= TIGHT and taken_by(w, room) > ROOMY
+    fits = q.closed and not bound and not tight and count > 0  # the flow is the best there is, but for fees and pieces
     if chunks > 0 and (report[MORE] if fits else report[UPPER] - report[PAID]) > report[UPPER] * PROVEN:
         where = pw.every
         if q.closed and net.src.size > LARGE and shortened == 0:  # they know of long ways

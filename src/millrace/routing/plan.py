@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -123,8 +124,8 @@ def taken_of(paid: int, bps: tuple[int, int]) -> int:
     return paid * bps[0] // TOTAL_BPS + paid * bps[1] // TOTAL_BPS
 
 
-def spot_output(fills: Sequence[Fill]) -> float:
-    """What a plan would pay if every trade were made at its pool's spot rate, fees included.
+def spot_output(fills: Sequence[Fill], spot: Callable[[Trade], float] = attrgetter("spot")) -> float:
+    """What a plan would pay if every trade were made at its pool's spot rate, fees included: as `spot` has it.
 
     The parts in which the plan divides each token stay. Deposits and withdrawals count as they were made.
     """
@@ -137,10 +138,10 @@ def spot_output(fills: Sequence[Fill]) -> float:
         units, at_spot = owned.get(token, none)
         part = at_spot * (sold / units) if sold < units else at_spot if sold else 0.0
         owned[token] = units - sold, at_spot - part
-        if isinstance(trade, Trade) and trade.spot > 0.0:
-            gained = part * trade.spot
-        else:  # of a few LP units, a token's part may be none
-            gained = part * bought / sold if sold else 0.0
+        rate = spot(trade) if isinstance(trade, Trade) else 0.0
+        if rate <= 0.0:  # of a few LP units, a token's part may be none
+            rate = bought / sold if sold else 0.0
+        gained = part * rate
         if into == sink:
             paid += gained
         else:

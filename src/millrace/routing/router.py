@@ -193,6 +193,11 @@ class Router(Answers):
         rate = super().spot_rate(token_in, token_out)
         return rate if rate > 0.0 or self.whole is self else self.whole.spot_rate(token_in, token_out)
 
+    def spot_of(self, trade: Trade) -> float:
+        """The spot rate here of a trade of another market, in which its pool may have moved; 0 where there is none."""
+        mine = self._trades_with([trade.pool.id]).values()
+        return next((one.spot for one in mine if (one.i, one.j) == (trade.i, trade.j)), 0.0)
+
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
         """Make the scratch memory by asking once, so that no later question does. `pause` is called in between."""
         if len(self._trades) == 0:

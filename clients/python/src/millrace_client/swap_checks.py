@@ -89,25 +89,28 @@ def checked_quote(
     _require_token("from", whole.from_, from_token)
     _require_token("to", whole.to, to_token)
     sold = whole.amount_in
-    less = sold is not None and sold < (amount_in or 0) and from_token == to_token  # what no cycle sells stays
-    if amount_in not in (None, sold) and not less:
+    is_arbitrage = _in_transfers(str(from_token)) == _in_transfers(str(to_token))
+    stays = max((amount_in or 0) - sold, 0) if is_arbitrage and sold is not None else 0  # what no cycle sells
+    own = max((bounds.amount_out_min or 0) - stays, 0)
+    if amount_in not in (None, sold) and not stays:
         raise Mismatch("aggregator", "amountIn", sold, amount_in)
     if sold is not None and bounds.amount_in_max is not None and sold > bounds.amount_in_max:
         raise Mismatch("aggregator", "amountIn", sold, f"at most {bounds.amount_in_max}")
     if whole.amount_out is not None and whole.amount_out < (amount_out or 0):
         raise Mismatch("aggregator", "amountOut", whole.amount_out, f"at least {amount_out}")
-    if whole.amount_out_min < (bounds.amount_out_min or 0):
-        raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {bounds.amount_out_min}")
+    if whole.amount_out_min < own:
+        raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {own}")
     if answer.transaction is None and sender is None:
         return whole  # to be shown; who swaps it all the same takes tokens and amounts from here
     if sold is None:
         raise Mismatch("aggregator", "amountIn", sold, "a number")
     if whole.amount_out is None and (bounds.amount_out_min is not None or answer.transaction is None):
-        least = max(bounds.amount_out_min or 0, amount_out or 0)  # who swaps has to know what is enough
+        least = max(own, amount_out or 0)  # who swaps has to know what is enough
     elif whole.amount_out is None:
         raise Mismatch("aggregator", "amountOut", None, f"at least {amount_out or 0}")
     else:
-        least = max(_least(whole.amount_out, slippage, whole.slippage), bounds.amount_out_min or 0)
+        least = max(_least(whole.amount_out, slippage, whole.slippage), own)
+    least = max(least, sold if is_arbitrage else 0)  # nobody signs a loss by accident
     if whole.amount_out_min < least:
         raise Mismatch("aggregator", "amountOutMin", whole.amount_out_min, f"at least {least}")
     if answer.transaction is None:
