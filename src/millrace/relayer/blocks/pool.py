@@ -303,7 +303,7 @@ def _is_fee_of_moving(info: pb.TxInfo) -> bool:
     Nothing of it has run yet, and what that leaves comes back later. Where nothing is called it is the whole fee.
     """
     fee, charge = _fee(info), info.feeInfo
-    is_moving = fee == charge.gasUsed * info.transaction.gasPrice
+    is_moving = charge.gasUsed * info.transaction.gasPrice in (0, fee)  # 0: it does not say what it is of
     return is_moving and fee != _number(charge.initialPaidFee) and names_function(info.transaction.data)
 
 
