@@ -231,13 +231,13 @@ def _without_doubles(built: dict[int, Pool], pause: Callable[[], None], faults: 
         "address": lambda pool: None if isinstance(pool, OneDexPool | RatePool) else pool.address,
     }
     doubles: dict[int, str] = {}
-    for field, key in keys.items():
-        seen: dict[Hashable, int] = {}
-        for position, pool in in_steps(built.items(), pause):
+    seen: dict[tuple[str, Hashable], int] = {}
+    for position, pool in in_steps(built.items(), pause):
+        for field, key in keys.items():
             value = key(pool)
             if value is None:
                 continue
-            first = seen.setdefault(value, position)
+            first = seen.setdefault((field, value), position)
             if first != position:
                 for one in (first, position):
                     doubles[one] = f"$.pools[{one}].{field}: another pool has it too ({built[one].id})"
@@ -259,10 +259,10 @@ def _without_false_shares(
     Whatever is traded for a token that is none would count as a trade of such a pool's shares; and who names another
     pool's must not cost it its place.
     """
-    traded = {token for pool in in_steps(built.values(), pause) for token in pool.tokens}
-    issued = Counter([pool.lp_token for pool in in_steps(built.values(), pause)])
-    looked_at = traded | {token for token, pools in issued.items() if pools > 1}
-    listed = {token.identifier: token for token in tokens if token.identifier in looked_at}
+    named: Counter[str] = Counter()
+    for pool in in_steps(built.values(), pause):
+        named.update((pool.lp_token, *pool.tokens))
+    listed = {token.identifier: token for token in tokens if named[token.identifier] > 1}
     sound: dict[int, Pool] = {}
     for position, pool in in_steps(built.items(), pause):
         info = listed.get(pool.lp_token)
