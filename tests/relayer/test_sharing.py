@@ -50,6 +50,7 @@ from millrace.runtime.settings import Secret
 from millrace.system.ports import free_ports
 from relayer.conftest import Front
 from servers.postgres import Postgres
+from waiting import until
 
 ALICE = wallet(1)
 SECONDS = 3.5
@@ -269,11 +270,13 @@ async def test_a_copied_folder_stands_by_beside_the_other(several: Several, tmp_
     one = await several.start("one")
     (port,) = free_ports(1)
     starting = asyncio.create_task(several.start("copy", metrics_port=port))
+
+    async def waits() -> bool:
+        assert not starting.done()
+        return "a copy of this folder" in (await looked_at(port, "health"))[1]
+
     try:
-        async with asyncio.timeout(10):
-            while "a copy of this folder" not in (await looked_at(port, "health"))[1]:
-                assert not starting.done()
-                await asyncio.sleep(0.005)
+        await until(waits)
         assert json.loads((await looked_at(port, "health"))[1])["status"] == "degraded"
         assert "relayer_standing_by 0.0" in (await looked_at(port, "metrics"))[1], "else it had no alarm"
         assert await submit(one, transfer(ALICE, 0)) == ["ok"]

@@ -23,6 +23,7 @@ from millrace.runtime.postgres import Unavailable
 from relayer.test_sharing import Relayer, Several, relayed
 from relayer.test_sharing import several as several
 from servers.postgres import Postgres
+from waiting import until
 
 ALICE, KEY = wallet(1), RELAYERS[1].public
 FEE = 100_000 * 10**9
@@ -264,9 +265,7 @@ async def test_what_may_not_have_been_let_go_of_is_not_told_as_refused(
 
     monkeypatch.setattr(sharing, "take", taken)
     late = asyncio.ensure_future(relayed(one, transfer(ALICE, 0)))
-    async with asyncio.timeout(10):
-        while one.service.journal.failed is None:
-            await asyncio.sleep(0.005)
+    await until(lambda: one.service.journal.failed is not None)
     await one.die()
     assert await late == reasons.IN_DOUBT
     monkeypatch.undo()
@@ -294,9 +293,7 @@ async def refused_unheard(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, tx:
 
     monkeypatch.setattr(relayer.service.signer, "sign", refuse_alone)
     late = asyncio.ensure_future(relayed(relayer, tx))
-    async with asyncio.timeout(10):
-        while sharing.failed is None:
-            await asyncio.sleep(0.005)
+    await until(lambda: sharing.failed is not None)
     await relayer.die()
     monkeypatch.undo()
     return await late
@@ -479,9 +476,7 @@ async def refused_while_away(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, 
         raise Unavailable("it is away")
 
     async def is_away(yes: bool) -> None:
-        async with asyncio.timeout(10):
-            while (sharing.failed is not None) != yes:
-                await asyncio.sleep(0.005)
+        await until(lambda: (sharing.failed is not None) == yes)
 
     with monkeypatch.context() as patch:
 

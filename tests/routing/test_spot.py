@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from msgspec import structs
 
 from millrace.dex.constant_product import JexPool
 from millrace.dex.market import DictMarket
@@ -72,3 +73,19 @@ def test_pools_without_a_fee_are_no_cycle_that_gains() -> None:
     assert there_and_back.max() > 1.0
     asked = [dice.sample(tokens, 2) for _ in range(40)]
     assert all(router.search(*ends, 10**12).closed for ends in asked if router.connected(*ends))
+
+
+def test_a_trade_of_a_moved_market_has_its_spot_rate_of_before() -> None:
+    """By its pool's id and direction; where there is no such trade, that of the market it is of."""
+    market = make_market(40, seed=3)
+    router = Router(market.pools, DictMarket(market.pools, WRAPPED))
+    first, *others = market.pools
+    moved = structs.replace(first, reserves=(first.reserves[0] * 2, *first.reserves[1:]))
+    after = Router([moved, *others], DictMarket([moved, *others], WRAPPED))
+    without = Router(others, DictMarket(others, WRAPPED))
+    before = {(trade.token_in, trade.token_out): trade.spot for trade in router._trades if trade.pool.id == first.id}
+    trades = [trade for trade in after._trades if trade.pool.id == first.id]
+    assert len(trades) == len(before) > 0
+    for trade in trades:
+        assert router.spot_of(trade) == before[trade.token_in, trade.token_out] != trade.spot
+        assert without.spot_of(trade) == trade.spot > 0.0

@@ -207,10 +207,8 @@ def _respond(
     encoded = binascii.b2a_base64(data, newline=False).decode("ascii")
     cost = _ends(table, request).plus(cost_of(done.legs, table))
     gas = table.gas_limit(cost, len(data))
-    if not Cost(*cost[:-1], gas).within(
-        settings.most(request.max_builtin_calls)
-    ):  # the search keeps the limits; nobody is to pay for a doubt
-        raise errors.simulation_failed()
+    if not cost._replace(gas=gas).within(settings.most(request.max_builtin_calls)):
+        raise errors.simulation_failed()  # the search keeps the limits; nobody is to pay for a doubt
     decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
     short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
     reverse = request.amount_in is None

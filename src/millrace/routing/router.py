@@ -194,9 +194,12 @@ class Router(Answers):
         return rate if rate > 0.0 or self.whole is self else self.whole.spot_rate(token_in, token_out)
 
     def spot_of(self, trade: Trade) -> float:
-        """The spot rate here of a trade of another market, in which its pool may have moved; 0 where there is none."""
+        """The spot rate here of a trade of another market, in which its pool may have moved.
+
+        Where there is no such trade it is the other market's: at no rate at all, a plan would seem to move nothing.
+        """
         mine = self._trades_with([trade.pool.id]).values()
-        return next((one.spot for one in mine if (one.i, one.j) == (trade.i, trade.j)), 0.0)
+        return next((one.spot for one in mine if (one.i, one.j) == (trade.i, trade.j)), trade.spot)
 
     def warm(self, pause: Callable[[], None] = lambda: None) -> None:
         """Make the scratch memory by asking once, so that no later question does. `pause` is called in between."""

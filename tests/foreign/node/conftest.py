@@ -22,10 +22,14 @@ from tests.foreign.node.services import Notifier, Relayer
 from tests.foreign.node.traffic import Traffic
 
 from servers.tasks import background
+from waiting import PATIENCE, until
 
 MARSHALLERS = ("gogo protobuf", "json")
 EPOCH = 4
 """From which on all that the nodes' configuration enables is enabled."""
+
+AWAY_SECONDS = 2.0
+"""For so long both notifiers stay dead, while the nodes go on or wait: they do either, and say neither."""
 
 
 class World:
@@ -70,9 +74,8 @@ class World:
 
     async def wait(self, rounds: int) -> None:
         """Until so many more are over."""
-        until = self.rounds + rounds
-        while self.rounds < until:
-            await asyncio.sleep(0.05)
+        last = self.rounds + rounds
+        await until(lambda: self.rounds >= last, PATIENCE + 10 * rounds)
 
     async def happen(self) -> None:
         """Everything that is to be judged."""
@@ -100,7 +103,7 @@ class World:
         await traffic.moves("around a crash ")
         for notifier in self.notifiers.values():
             await notifier.kill()
-        await asyncio.sleep(2)
+        await asyncio.sleep(AWAY_SECONDS)
         for notifier in self.notifiers.values():
             await notifier.start()
         await self.wait(25)

@@ -75,6 +75,17 @@ async def sat(seats: Seats, folder: str) -> int:
     return seat.position
 
 
+async def all_since(seats: Seats, ended_ms: int = 0, made_ms: int = 0) -> list[Shared]:
+    """Claims of the seat, see `Seats.each_since`."""
+    found: list[Shared] = []
+
+    async def take(page: list[Shared]) -> None:
+        found.extend(page)
+
+    await seats.each_since(ended_ms, made_ms, take)
+    return found
+
+
 async def eventually(ask: Callable[[], Awaitable[object]]) -> object:
     """The first answer that is one: leases end by the server's clock."""
     async with asyncio.timeout(10):
@@ -726,12 +737,7 @@ async def test_a_clock_that_jumps_by_a_day_is_noticed_at_once(opened: Open) -> N
     assert await jumped.claim([msgspec.structs.replace(row(1), created_ms=wall_ms() - day)], position)
     await jumped.leave()
     await sat(other, B)
-    found: list[Shared] = []
-
-    async def take(page: list[Shared]) -> None:
-        found.extend(page)
-
-    await other.each_since(wall_ms() - 10_000, wall_ms(), take)
+    found = await all_since(other, wall_ms() - 10_000, wall_ms())
     assert [item.record.nonce for item in found] == [1]
 
 
@@ -766,12 +772,7 @@ async def test_an_open_claim_is_found_by_who_takes_the_seat_though_the_clock_was
     await other.open()
     seat = await other.sit(B, "host:/b")
     assert seat is not None
-    found: list[Shared] = []
-
-    async def take(page: list[Shared]) -> None:
-        found.extend(page)
-
-    await other.each_since(wall_ms(), seat.open_since, take)
+    found = await all_since(other, wall_ms(), seat.open_since)
     assert [item.record.nonce for item in found] == [1]
 
 
@@ -1090,12 +1091,7 @@ async def test_what_failed_is_told_whatever_is_known_first(opened: Open) -> None
     await sharing.close()  # tells everything
     again = opened(seats=1)
     await sat(again, A)
-    found: list[Shared] = []
-
-    async def take(page: list[Shared]) -> None:
-        found.extend(page)
-
-    await again.each_since(0, 0, take)
+    found = await all_since(again)
     assert {item.record.nonce: item.record.state for item in found} == states
     assert {item.record.nonce for item in found if item.failed} == {1, 2}
     whose = await again.whose([(ALICE.public, 1)])
@@ -1116,12 +1112,7 @@ async def test_what_was_given_up_and_failed_is_told_as_failed(opened: Open) -> N
     await sharing.close()  # tells everything
     again = opened(seats=1)
     await sat(again, A)
-    found: list[Shared] = []
-
-    async def take(page: list[Shared]) -> None:
-        found.extend(page)
-
-    await again.each_since(0, 0, take)
+    found = await all_since(again)
     told = {item.record.nonce: (item.record.state, item.failed) for item in found}
     assert told == {1: ("finished", True), 2: ("superseded", False)}
 
@@ -1150,12 +1141,7 @@ async def test_what_was_being_told_is_told_by_who_stops(opened: Open, monkeypatc
     sharing.ended([(ALICE.public, 2, row(2).client_hash, "superseded", "0", 2000)])
     await sharing.close()
     await sat(other, B)
-    found: list[Shared] = []
-
-    async def take(page: list[Shared]) -> None:
-        found.extend(page)
-
-    await other.each_since(0, 0, take)
+    found = await all_since(other)
     told = {item.record.nonce: (item.record.state, item.failed) for item in found}
     assert told == {1: ("finished", True), 2: ("superseded", False)}
 
