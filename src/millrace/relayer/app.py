@@ -309,6 +309,8 @@ class Service:
             await self.peer.start()
         await self.cosigner.recover()
         self.keys.on_return = self.leases.on_return = self.policy_keeper.on_taken = self._sign_missed
+        if self.sharing is not None:
+            self.sharing.when_back(self.cosigner.tell_doubted)
         await self.key_balances.refresh()
         await self._serve()
 
