@@ -174,6 +174,16 @@ def test_a_transfer_with_a_nonce_goes_to_oneself() -> None:
     assert outcome(ours) == "relayer key not allowed as sender, guardian or receiver"
 
 
+def test_a_transfer_that_every_node_fails_is_not_sponsored() -> None:
+    """It would cost the relayer its fee, for nothing: a token transfer with a value, of nothing, or to oneself."""
+    inside, tokens = wallet(2, 4).public, call.esdt_transfer("USDC-c76f1f", 7)
+    assert outcome(transfer(ALICE, receiver=inside, data=tokens)) == "ok"
+    assert outcome(transfer(ALICE, receiver=inside, data=tokens, value=1)) == "invalid data"
+    assert outcome(transfer(ALICE, receiver=inside, data=call.esdt_transfer("USDC-c76f1f", 0))) == "invalid data"
+    own = call.multi_transfer(ALICE.public, [call.TokenPayment("USDC-c76f1f", 0, 7)])
+    assert outcome(transfer(ALICE, receiver=ALICE.public, data=own)) == "invalid data"
+
+
 def guarded(**changes: Any) -> Any:
     guardian = wallet(0, 3)
     tx = sign(transfer(ALICE), ALICE, guardian=guardian.public, options=GUARDED, gas_limit=150_000)

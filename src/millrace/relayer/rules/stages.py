@@ -306,8 +306,6 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
         raise Refused(reasons.NESTED_RELAYED)
     if not origin.is_sponsored:
         return None
-    if tx.receiver != tx.sender and tx.data.startswith(_NFT_TRANSFER):
-        raise Refused(reasons.INVALID_DATA.but(_TO_ONESELF))
     try:
         target = target_of(tx)
     except call.CallError as error:
@@ -319,9 +317,6 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
     return target
 
 
-_NFT_TRANSFER = call.NFT_TRANSFER.encode() + b"@"
-_TO_ONESELF = f"{call.NFT_TRANSFER} goes to the sender itself, with the receiver as its fourth argument"
-"""Nodes fail it else, and charge for that; lists would see the receiver outside and not the one inside."""
 _SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")
 _OF_SIGNATURES = {
     reason.reason: reason
