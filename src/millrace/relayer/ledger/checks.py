@@ -9,6 +9,8 @@ from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Policy
 from millrace.relayer.rules.stages import Origin
 
+_SET_GUARDIAN = b"SetGuardian@"
+
 
 def check_need(account: Account, origin: Origin, rules: Policy) -> None:
     """Strangers who can pay for themselves are not sponsored, where the policy says so."""
@@ -32,10 +34,16 @@ def check_sign_only(tx: Transaction, account: Account, committed: int, origin: O
         raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
 
-def check_guardian(tx: Transaction, account: Account) -> None:
-    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
+def check_guardian(tx: Transaction, account: Account, origin: Origin) -> None:
+    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever.
+
+    Who has lost his guardian names another one without it, and pays for that himself: nodes execute it unless one is
+    named already, which nobody tells us.
+    """
     if account.guardian is None or account.guardian == tx.guardian:
         return
     if not account.guardian:
         raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
+    if not (origin.is_sponsored or tx.guardian) and tx.data.startswith(_SET_GUARDIAN):
+        return
     raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
