@@ -21,6 +21,7 @@ RELAYED_FUNCTIONS = frozenset({"relayedTx", "relayedTxV2", "relayedTxV3"})
 
 _RECEIVERS = {NFT_TRANSFER.encode(): "fourth", MULTI_TRANSFER.encode(): "first"}
 """Transfers that go to the sender itself, and which argument of them is the receiver."""
+_SET_GUARDIAN = b"SetGuardian@"
 _NATIVE_ARGUMENT = NATIVE_IN_TRANSFERS.encode()
 
 
@@ -111,6 +112,11 @@ def payments_of(tx: Transaction) -> ParsedCall:
     if place and tokens and parsed.receiver == tx.sender:
         raise CallError(f"{name.decode()}: can not transfer to self")
     return parsed
+
+
+def names_guardian(tx: Transaction) -> bool:
+    """Whether it names a guardian, and none signs it: nodes have rules of their own for that."""
+    return not tx.is_guarded and tx.data.startswith(_SET_GUARDIAN)
 
 
 def parse_transfer(sender: bytes, receiver: bytes, value: int, data: bytes) -> ParsedCall:

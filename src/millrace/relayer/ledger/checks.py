@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from millrace.chain.call import names_guardian
 from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules.policy import Policy
 from millrace.relayer.rules.stages import Origin
-
-_SET_GUARDIAN = b"SetGuardian@"
 
 
 def check_need(account: Account, origin: Origin, rules: Policy) -> None:
@@ -44,6 +43,6 @@ def check_guardian(tx: Transaction, account: Account, origin: Origin) -> None:
         return
     if not account.guardian:
         raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
-    if not (origin.is_sponsored or tx.guardian) and tx.data.startswith(_SET_GUARDIAN):
+    if not origin.is_sponsored and names_guardian(tx):
         return
     raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))

@@ -254,6 +254,10 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.INVALID_VALUE.but("more than exists"))
     if tx.gas_price < gas.min_gas_price:
         raise Refused(reasons.GAS_PRICE_TOO_LOW.but(f"at least {gas.min_gas_price}"))
+    if tx.gas_price > gas.max_price_set_guardian and call.names_guardian(tx):
+        raise Refused(
+            reasons.GAS_PRICE_TOO_HIGH.but(f"naming a guardian without one: at most {gas.max_price_set_guardian}")
+        )
     needed = move_gas(tx, gas)
     if tx.gas_limit < needed:
         if tx.relayer and tx.gas_limit >= needed - gas.extra_relayed and _signed_before_relayer(tx):
