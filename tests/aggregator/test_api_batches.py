@@ -81,6 +81,10 @@ async def test_every_answer_has_every_field_that_clients_copy(service: Service, 
         ({"maxPools": 101}, "invalid maxPools: expected an integer from 1 to 100"),
         ({"maxAgeMs": 0}, "invalid maxAgeMs: expected an integer from 1 to 3600000"),
         ({"maxPriceImpact": 1.5}, "invalid maxPriceImpact"),
+        ({"includeExchanges": "Nasdaq"}, "invalid includeExchanges: 'Nasdaq' is none of"),
+        ({"excludeExchanges": ["jex", "?"]}, "invalid excludeExchanges: '?' is none of"),
+        ({"excludePools": [str(number) for number in range(65)]}, "invalid excludePools: at most 64 names"),
+        ({"includePools": [7]}, "invalid body"),
         ({"gasPrice": 1}, "invalid gasPrice: expected an integer from 1000000000"),
         ({"dust_mode": False, "inputs": LARGE, "maxPriceImpact": 0.01}, "price impact too high"),
         ({"dust_mode": False, "inputs": [{"token": "NOPE-123456", "amount": "1"}]}, "unknown token_in 'NOPE-123456'"),
@@ -101,6 +105,7 @@ async def test_null_is_what_was_not_given(service: Service) -> None:
     plain = await swap(service, {name: GOOD[name] for name in ("inputs", "to")})
     optional = ("slippage", "dust_mode", "sender", "maxHops", "maxBuiltinCalls", "referralId", "maxSplits", "gasPrice")
     optional += ("maxPools", "maxAgeMs", "maxPriceImpact", "simulate", "nobodyKnows")
+    optional += ("includeExchanges", "excludeExchanges", "includePools", "excludePools")
     assert plain[0] == 200
     assert await swap(service, GOOD | dict.fromkeys(optional)) == plain
 
@@ -111,6 +116,7 @@ async def test_null_is_what_was_not_given(service: Service) -> None:
 async def test_fields_without_effect_are_named(service: Service, route: str, unused: list[str]) -> None:
     """What is given in vain is in `ignoredParameters`, in the order of the body, as of a quote; else that is absent."""
     followed = GOOD | {"maxSplits": 2, "maxPools": 9, "maxAgeMs": 600_000, "maxPriceImpact": 0.5, "slippage": 0.02}
+    followed |= {"includeExchanges": ["xExchange"], "excludeExchanges": "JEX", "includePools": None, "excludePools": []}
     asked = followed | {"dust_mode": True, "gasPrice": 10**9, "dustMode": False, "simulate": True, "x" * 500: 1}
     url = f"{service.base}/api/v1/{route}"
     async with service.session.post(url, json=asked) as answer:
@@ -152,6 +158,35 @@ async def test_an_input_that_moves_its_pools_too_far_is_not_sold(service: Servic
     strict = await answered(service, inputs=inputs, maxPriceImpact=0.01)
     assert [(failed.token, failed.reason) for failed in strict.failed_tokens] == [(LARGE[0]["token"], "price_impact")]
     assert [given.token for sent in strict.batches for given in sent.inputs] == [WRAPPED]
+
+
+def exchanges(body: Any) -> set[str]:
+    """Of every swap in an answer of either route."""
+    if isinstance(body, list):
+        return set().union(*map(exchanges, body))
+    if not isinstance(body, dict):
+        return set()
+    return set().union({body["dex"]} if "dex" in body else (), *map(exchanges, body.values())) - {"Wrapper"}
+
+
+@pytest.mark.parametrize("route", ["multi-swap", "batch-quote"])
+async def test_only_pools_that_are_allowed_are_used(service: Service, route: str) -> None:
+    """Filters are those of a quote, and may be lists, too; what cannot be sold with them is named."""
+    url = f"{service.base}/api/v1/{route}"
+    asked = {"to": USDC, "inputs": [{"token": token, "amount": str(10**16)} for token in TOKENS[:12]]}
+
+    async def sold(**filters: Any) -> Any:
+        async with service.session.post(url, json=asked | filters) as answer:
+            assert answer.status == 200
+            return await answer.json()
+
+    assert len(exchanges(await sold())) > 1
+    only = await sold(includeExchanges=["jex", "xexchange"], excludeExchanges=["JEX"])
+    assert exchanges(only) == {"xExchange"}
+    assert only == await sold(includeExchanges="xExchange,JEX", excludeExchanges="jex")
+    assert exchanges(await sold(excludeExchanges=["xExchange"])).isdisjoint({"xExchange"})
+    nothing = await sold(includePools=["nobody's"])
+    assert (nothing["batches"], {failed["reason"] for failed in nothing["failedTokens"]}) == ([], {"no_path"})
 
 
 @pytest.mark.parametrize("most", [1, 2])

@@ -46,6 +46,7 @@ SETTINGS = AggregatorSettings()
 SENDER = "erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
 TOKENS = [info.identifier for info in MARKET.tokens if not info.is_lp and info.identifier != USDC]
 COARSE = next(info.identifier for info in MARKET.tokens if info.decimals == 18 and info.identifier in TOKENS[1:])
+ONE_EACH = AggregatorSettings(inputs_per_transaction=1)
 T = TypeVar("T")
 
 
@@ -151,6 +152,28 @@ def test_an_input_whose_pools_have_moved_goes_another_way() -> None:
     assert [result.amount_out for result in performed(hasty)] == [int(sent.amount_out) for sent in hasty.batches]
     assert int(answer.amount_out) > int(hasty.amount_out)
     assert (answer.search_cut, hasty.search_cut) == (False, True)
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_what_is_planned_anew_keeps_to_the_pools_that_are_allowed(
+    monkeypatch: pytest.MonkeyPatch, mended: bool
+) -> None:
+    """A filter holds for the market as earlier batches leave it, too: on the same graph and on a new one."""
+    if not mended:
+        monkeypatch.setattr(Planner, "moved", lambda *_: no_curve())
+    again: list[int] = []
+    find_again = _Desk._find_again
+    monkeypatch.setattr(_Desk, "_find_again", lambda *args: again.append(1) or find_again(*args))
+    plain = performed(swapped(asked(TOKENS[:8], 4), ONE_EACH))
+    barred = sorted({pool for result in plain for pool in result.pools})[:30:2]
+    again.clear()
+    order = multi_swap_order(asked(TOKENS[:8], 4, exclude_pools=barred), ONE_EACH)
+    planner = snapshot().make(order.chosen)
+    answer = parse(encode(finished(multi_swap(snapshot(), planner, order, SENDER, ONE_EACH, math.inf))))
+    results = performed(answer)
+    assert [result.amount_out for result in results] == [int(sent.amount_out) for sent in answer.batches]
+    assert len(results) > 3 and len(again) > 3
+    assert not {pool for result in results for pool in result.pools}.intersection(barred)
 
 
 A_SECOND_FOR_TEN_THOUSAND = 60 * 1e-4

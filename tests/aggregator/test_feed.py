@@ -187,3 +187,37 @@ async def test_a_packed_document_that_is_none_changes_nothing(
     assert words in (bench.feed.last_error or "")
     assert bench.feed.age() == 5.0
     assert threading.main_thread() not in threads
+
+
+async def test_a_reason_that_goes_on_is_logged_once_a_minute(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """However often a refresh fails, each reason is a line at once and another one a minute later; all are counted."""
+
+    def told() -> list[tuple[str, int]]:
+        return [(record.__dict__["reason"], record.__dict__["failures"]) for record in caplog.records]
+
+    bench.upstream.status = 502
+    for _ in range(300):  # 75 s of waiting for a first document
+        await bench.refresh(0.25)
+    assert told() == [("upstream answered HTTP 502", 1), ("upstream answered HTTP 502", 241)]
+    caplog.clear()
+    for status in (500, 502, 500):
+        bench.upstream.status = status
+        await bench.refresh()
+    assert told() == [("upstream answered HTTP 500", 301)]
+    assert bench.feed.failures == 303
+
+
+async def test_a_defect_is_logged_with_its_trace_once_a_minute(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A document that something of ours breaks on fills no log either, and says where it broke."""
+
+    def breaks(data: bytes) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "identify", breaks)
+    for _ in range(3):
+        await bench.refresh()
+    (record,) = caplog.records
+    assert (record.levelname, record.__dict__["reason"]) == ("ERROR", "internal error: ZeroDivisionError")
+    assert record.exc_info is not None and record.exc_info[0] is ZeroDivisionError

@@ -68,7 +68,7 @@ def test_a_market_with_pools_moved_is_made_without_rests() -> None:
     made = build(encode(MARKET), 0.0, lambda: rests.append(None))
     before = len(rests)
     pool = MARKET.pools[0]
-    made.plan_on({pool.id: pool.swap(0, 1, pool.reserves[0] // 10).pool}, lambda _: True)
+    made.plan_on(made.main, Filter(), {pool.id: pool.swap(0, 1, pool.reserves[0] // 10).pool}, lambda _: True)
     assert len(rests) == before > 0
 
 

@@ -186,8 +186,49 @@ def test_payments_in_the_native_coin(value: int, data: bytes, function: str, arg
     assert call.payments_of(tx) == (BOB, payments, function, args)
 
 
+TOKEN, NFT = b"USDC-c76f1f", b"NFT-123456"
+
+
+@pytest.mark.parametrize(
+    ("receiver", "value", "data", "words"),
+    [
+        (BOB, 5, call.esdt_transfer("USDC-c76f1f", 7), "tx value is not allowed"),
+        (ALICE, 5, call.multi_transfer(BOB, [TokenPayment("USDC-c76f1f", 0, 7)]), "tx value is not allowed"),
+        (ALICE, 5, call.encode("ESDTNFTTransfer", NFT, b"\2", b"\7", BOB), "tx value is not allowed"),
+        (BOB, 0, call.esdt_transfer("USDC-c76f1f", 0), "must be positive"),
+        (
+            ALICE,
+            0,
+            call.encode("MultiESDTNFTTransfer", BOB, b"\2", TOKEN, b"", b"\1", NFT, b"\2", b""),
+            "must be positive",
+        ),
+        (ALICE, 0, call.encode("ESDTNFTTransfer", NFT, b"\2", b"\7", ALICE), "can not transfer to self"),
+        (ALICE, 0, call.multi_transfer(ALICE, [TokenPayment("USDC-c76f1f", 0, 7)]), "can not transfer to self"),
+        (ALICE, 0, call.encode("ESDTNFTTransfer", TOKEN, b"", b"\7", BOB), "does not have metadata"),
+        (BOB, 0, call.encode("ESDTNFTTransfer", NFT, b"\2", b"\7", BOB), "goes to the sender itself"),
+        (BOB, 0, call.multi_transfer(BOB, [TokenPayment("USDC-c76f1f", 0, 7)]), "goes to the sender itself"),
+    ],
+)
+def test_transfers_that_every_node_fails_are_told(receiver: bytes, value: int, data: bytes, words: str) -> None:
+    """What the chain's own function refuses whatever the sender has is no payment, and the reason says why."""
+    tx = Transaction(
+        nonce=0, value=value, receiver=receiver, sender=ALICE, gas_price=1, gas_limit=1, chain_id="1", data=data
+    )
+    with pytest.raises(CallError, match=words):
+        call.payments_of(tx)
+
+
+def test_one_token_may_go_to_oneself() -> None:
+    """Of the three transfers nodes carry out this one to the sender itself."""
+    tx = Transaction(
+        nonce=0, value=0, receiver=ALICE, sender=ALICE, gas_price=1, gas_limit=1, chain_id="1",
+        data=call.esdt_transfer("USDC-c76f1f", 7),
+    )  # fmt: skip
+    assert call.payments_of(tx).payments == (TokenPayment("USDC-c76f1f", 0, 7),)
+
+
 def test_value_and_token_together() -> None:
-    """The native value comes first among the payments when a token transfer carries one too."""
+    """Where a contract pays both in one result, the native value comes first among the payments."""
     data = call.esdt_transfer("WEGLD-bd4d79", 7)
     parsed = call.parse_transfer(ALICE, BOB, 5, data)
     assert parsed.payments == (TokenPayment("EGLD", 0, 5), TokenPayment("WEGLD-bd4d79", 0, 7))

@@ -22,6 +22,7 @@ from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.dex import entries, wire
 from millrace.dex.document import Block, decode
+from waiting import until
 
 POOLS = {
     "ashswap_stable_pools": ("erd1qqqqqqqqqqqqqpgqaf8fzwmas77xxr7qwnxd6j3qsctv55e74fvsmvq675",),
@@ -438,6 +439,33 @@ async def test_a_document_is_as_old_as_the_questions_for_it(standin: Any, sessio
     served = Served(CollectorSettings(), clock)
     await served.round(Slow(made))  # type: ignore[arg-type]
     assert served.age() == 20
+
+
+@pytest.mark.parametrize("error", [CollectError("no answer"), OSError("no space left"), KeyError("a defect")])
+async def test_a_fault_of_each_round_is_one_line(
+    standin: Any,
+    session: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+) -> None:
+    """A gateway that is away for hours does not fill the log: the same is said again after a minute."""
+    settings = CollectorSettings(gateway=standin.url, refresh_seconds=0.05, **POOLS)
+    rounds = 0
+
+    async def collect(self: Collector) -> Collected:
+        nonlocal rounds
+        rounds += 1
+        raise error
+
+    monkeypatch.setattr(Collector, "collect", collect)
+    gateway = Gateway(session, settings)
+    book = TokenBook(gateway)
+    running = asyncio.create_task(app._loop(settings, Served(settings), Collector(settings, gateway, book), book))
+    await until(lambda: rounds > 3)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [record.name for record in caplog.records].count("millrace.collector.app") == 1
 
 
 @pytest.mark.parametrize("error", [OSError("no space left"), KeyError("a defect")])

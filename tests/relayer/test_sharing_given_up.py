@@ -493,14 +493,12 @@ async def refused_while_away(relayer: Relayer, monkeypatch: pytest.MonkeyPatch, 
 async def test_who_listens_hears_what_became_of_what_was_in_doubt(
     several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Refused while the claims' server was away: that nobody will run it is told once the server has heard so."""
+    """Refused while the claims' server was away: that nobody will run it is told when the server is back."""
     one = await several.start("one", claims_seats=1)
     told: list[Any] = []
     one.service.lifecycle.on_refused = told.append
     await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
-    assert not told
-    await one.service.cosigner.sign_missed()
-    await one.service.cosigner.close()
+    await until(lambda: bool(told))
     assert [(entry.client_hash, entry.refusal) for entry in told] == [
         (client_hash(transfer(ALICE, 0)), reasons.SIGNER_REFUSED.but("no"))
     ]
@@ -509,12 +507,14 @@ async def test_who_listens_hears_what_became_of_what_was_in_doubt(
 async def test_what_was_in_doubt_and_is_accepted_is_not_told_as_refused(
     several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same bytes, sent again as they were to be, have been signed since then."""
+    """The same bytes, sent again as they were to be, have been signed before that could be told."""
     one = await several.start("one", claims_seats=1)
     told: list[Any] = []
     one.service.lifecycle.on_refused = told.append
+    assert one.service.sharing is not None
+    one.service.sharing.when_back(lambda: None)
     await refused_while_away(one, monkeypatch, transfer(ALICE, 0))
     assert await submit(one, transfer(ALICE, 0)) == ["ok"]
-    await one.service.cosigner.sign_missed()
+    one.service.cosigner.tell_doubted()
     await one.service.cosigner.close()
     assert not told

@@ -360,6 +360,18 @@ async def test_row_11_guardians_are_those_of_the_account(world: Any) -> None:
     assert await submit(world, unguarded) == ["invalid guardian"]
 
 
+async def test_row_11_who_lost_his_guardian_names_another_one(world: Any) -> None:
+    """Nodes execute that without the guardian, so it is broadcast; it is not sponsored, nor does anything else pass."""
+    await start(world)
+    world.api.guardians[address.encode(ALICE.public)] = GUARDIAN.public
+    data = call.encode("SetGuardian", wallet(0, 31).public, b"service")
+    asked = transfer(ALICE, relayed=False, receiver=ALICE.public, data=data, gas_limit=300_000)
+    other = sign(asked, ALICE, data=b"GuardAccount")
+    assert await submit(world, other, kind="broadcast") == ["invalid guardian"]
+    assert await submit(world, sign(asked, ALICE, relayer=RELAYERS[1].public)) == ["invalid guardian"]
+    assert await submit(world, asked, kind="broadcast") == ["ok"]
+
+
 async def test_row_11_a_guardian_set_meanwhile_is_heard_of(world: Any) -> None:
     """Before a guardian is called wrong the chain is asked again; where it says nothing, nothing is refused for it."""
     await start(world)

@@ -65,3 +65,12 @@ def test_mistakes_of_peers_are_not_logged() -> None:
         library.exception("WS parser failure")
     (line,) = stream.getvalue().splitlines()
     assert json.loads(line)["event"] == "WS parser failure"
+
+
+def test_a_fault_that_goes_on_makes_few_lines() -> None:
+    """Each text is due at once and again after its time; of more different ones than the bound none is."""
+    seldom = logs.Seldom(60.0, most=2)
+    assert [seldom.is_due("a", now) for now in (0.0, 1.0, 59.9, 60.0, 61.0)] == [True, False, False, True, False]
+    assert seldom.is_due("b", 61.0)
+    assert not seldom.is_due("c", 119.9)
+    assert seldom.is_due("c", 120.0)

@@ -57,6 +57,10 @@ export interface MultiSwapParameters {
   maxPriceImpact?: string | number;
   maxAgeMs?: number;
   referralId?: number;
+  includeExchanges?: string | readonly string[];
+  excludeExchanges?: string | readonly string[];
+  includePools?: string | readonly string[];
+  excludePools?: string | readonly string[];
   /** Of the transactions. */
   gasPrice?: number;
   /** Leave out what cannot be sold (the default), or refuse the whole. */

@@ -117,7 +117,7 @@ class Answering:
         """The same, and the graph is built if it has to be."""
         asked = self.ready(snapshot, question, client)
         if asked is None:
-            planner = await self._built(snapshot, quote.filter_of(question), client)
+            planner = await self.planner(snapshot, quote.filter_of(question), client)
             asked = _prepared(snapshot, question, planner, client)
         return asked
 
@@ -163,9 +163,12 @@ class Answering:
 
         return await self._turn(job, client, latest, lane)
 
-    async def _built(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
-        """Build the graph of a filter."""
-        return await self.once((snapshot.id, chosen), lambda: self._build(snapshot, chosen, client))
+    async def planner(self, snapshot: Snapshot, chosen: Filter, client: str) -> Planner:
+        """The graph of a filter, built if it has to be. Raises `ApiError` (503)."""
+        found = snapshot.find(chosen)
+        if found is None:
+            found = await self.once((snapshot.id, chosen), lambda: self._build(snapshot, chosen, client))
+        return found
 
     async def once(self, key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
         """What is made in a thread; whoever asks for the same at the same time waits for the same.

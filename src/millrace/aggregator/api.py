@@ -365,9 +365,10 @@ class Api:
         order = make_order(asked, settings, ignored)
         self._require_fresh(snapshot, order)
         self.referrals.note(order.referral_id, snapshot.wrapped)
+        client = self._client(request)
+        planner = await self.answering.planner(snapshot, order.chosen, client)
         body = await self.answering.run_in_turns(
-            lambda deadline: batch_quote(snapshot, snapshot.main, order, settings, deadline),
-            self._client(request),
+            lambda deadline: batch_quote(snapshot, planner, order, settings, deadline), client
         )
         self._require_fresh(snapshot, order)
         return json_body(encode(body), headers=self._age(snapshot))
@@ -379,11 +380,12 @@ class Api:
         order, sender = multi_swap_order(asked, self._settings, ignored), asked.sender or ""
         self._require_fresh(snapshot, order)
         self.referrals.note(order.referral_id, snapshot.wrapped)
+        client = self._client(request)
+        planner = await self.answering.planner(snapshot, order.chosen, client)
 
         async def made(settings: AggregatorSettings) -> MultiSwapResponse:
             return await self.answering.run_in_turns(
-                lambda deadline: multi_swap(snapshot, snapshot.main, order, sender, settings, deadline),
-                self._client(request),
+                lambda deadline: multi_swap(snapshot, planner, order, sender, settings, deadline), client
             )
 
         asking = asyncio.create_task(self._nonce(sender))

@@ -170,12 +170,12 @@ def sell(
 ) -> Generator[None, None, Sold]:
     """One call of the contract per group of inputs. Raises `ApiError`.
 
-    `planner` is the one of all pools of the snapshot. It yields between its parts, all of which belong into the
-    thread for long questions.
+    `planner` is the snapshot's, of the pools that the order allows. It yields between its parts, all of which belong
+    into the thread for long questions.
     """
     if order.to not in snapshot.decimals:
         raise errors.unknown_token_out(order.to)
-    desk = _Desk(snapshot, snapshot.twin(planner), order, settings, deadline)
+    desk = _Desk(snapshot, planner, order, settings, deadline)
     for item in order.inputs:
         if time.monotonic() <= deadline:
             yield
@@ -208,7 +208,9 @@ class _Desk:
         self.failures: list[Failure] = []
         self.cut = False
         self._snapshot = snapshot
-        self._planner = planner
+        self._graph = planner
+        """Of the snapshot itself: who plans on other pools begins with it."""
+        self._planner = snapshot.twin(planner)
         self._order = order
         self._deadline = deadline
         self._market = snapshot.market
@@ -292,7 +294,7 @@ class _Desk:
         late = False
         if self.sales and (best is None or (alone - _gross(best.done)) * MOVED > alone):
             yield
-            planner = self._snapshot.plan_on(self._moved, self._has_time)
+            planner = self._snapshot.plan_on(self._graph, self._order.chosen, self._moved, self._has_time)
             yield
             again = None if planner is None else self._find_again(planner, group)
             yield

@@ -13,18 +13,24 @@ from millrace.aggregator.query import (
     MAX_POOLS,
     MOST_AGE_MS,
     named,
+    parse_exchanges,
+    parse_names,
     parse_price_impact,
     parse_sender,
     parse_slippage,
     within,
 )
 from millrace.aggregator.settings import ANY_REFERRAL, MIN_GAS_PRICE, MOST_GAS_PRICE, MOST_SPLITS, AggregatorSettings
+from millrace.aggregator.snapshot import Filter
 from millrace.routing.costs import CALLS_PER_TRANSACTION
 
 PATHS_PER_INPUT = 2
 POOLS_PER_INPUT = 8
 HOPS = 4  # default of `maxHops`
 NULL = b"null"
+
+Names = list[str] | str | None
+"""A list of names, or what a quote has in its place: comma-separated ones."""
 
 
 class BatchItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +53,10 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_price_impact: str | float | None = None
     max_age_ms: int | None = None
     referral_id: int | None = None
+    include_exchanges: Names = None
+    exclude_exchanges: Names = None
+    include_pools: Names = None
+    exclude_pools: Names = None
 
 
 class MultiSwapRequest(BatchRequest, frozen=True, kw_only=True, rename="camel"):
@@ -76,6 +86,8 @@ class Order(NamedTuple):
     max_price_impact: Decimal | None
     max_age_ms: int | None
     gas_price: int
+    chosen: Filter
+    """Which pools may be used."""
     skipping: bool = True
     ignored: Sequence[str] = ()
     """Fields of the body that have no effect on the answer."""
@@ -113,6 +125,7 @@ def make_order(request: BatchRequest, settings: AggregatorSettings, ignored: Seq
         max_price_impact=None if impact is None else parse_price_impact(str(impact)),
         max_age_ms=None if age is None else within("maxAgeMs", age, 1, MOST_AGE_MS),
         gas_price=settings.gas_price,
+        chosen=_filter(request),
         ignored=ignored,
     )
 
@@ -126,6 +139,19 @@ def multi_swap_order(request: MultiSwapRequest, settings: AggregatorSettings, ig
             ignored = (*ignored, "gasPrice")
     order = make_order(request, settings, ignored)
     return order._replace(gas_price=price or order.gas_price, skipping=request.dust_mode is not False)
+
+
+def _filter(request: BatchRequest) -> Filter:
+    return Filter(
+        parse_exchanges("includeExchanges", _text(request.include_exchanges)),
+        parse_exchanges("excludeExchanges", _text(request.exclude_exchanges)),
+        parse_names("includePools", _text(request.include_pools)),
+        parse_names("excludePools", _text(request.exclude_pools)),
+    )
+
+
+def _text(names: Names) -> str | None:
+    return ",".join(names) if isinstance(names, list) else names
 
 
 def _whole(name: str, value: int | None, default: int, high: int) -> int:

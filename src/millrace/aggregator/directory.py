@@ -102,7 +102,7 @@ class Directory:
 
     async def pools(self, snapshot: Snapshot, query: Query) -> PoolsResponse:
         """GET /api/v1/pools. Raises `ApiError`."""
-        token, exchanges = parse_text(query, "token"), parse_exchanges(query, "exchange")
+        token, exchanges = parse_text(query, "token"), parse_exchanges("exchange", parse_text(query, "exchange"))
         if token is not None and token not in snapshot.decimals:
             raise _unknown(token)
         offset, limit = _page(query)

@@ -24,11 +24,14 @@ from millrace.aggregator.pace import Pace
 from millrace.aggregator.settings import AggregatorSettings
 from millrace.aggregator.snapshot import Market, identify
 from millrace.dex.document import DocumentError, PoolDocument
+from millrace.runtime.logs import Seldom
 from millrace.runtime.unpack import GZIP, UnpackError, unpack
 
 log = logging.getLogger(__name__)
 
 LOGGED_FAULTS = 10
+LOG_SECONDS = 60.0
+"""The same reason of a failed refresh is not logged again for so long."""
 LONGEST_TAG = 256  # characters of an entity tag that is worth sending back
 FIRST_PAUSE = 0.25
 """Seconds between two fetches until the first one succeeds."""
@@ -92,6 +95,7 @@ class Feed(Generic[M]):
         self._fetched = 0.0
         """When a whole document was taken last, the same again or another."""
         self.failures = 0
+        self._reasons = Seldom(LOG_SECONDS, LOGGED_FAULTS)
         self.refreshes = 0
         self.build_seconds = 0.0
         """CPU time that the last snapshot took; while quotes are asked it rests in between, see `pace`."""
@@ -152,8 +156,7 @@ class Feed(Generic[M]):
         except (FeedError, DocumentError, UnpackError, aiohttp.ClientError, OSError) as error:
             self.failed(str(error) or type(error).__name__)
         except Exception as error:  # a defect of ours must not end the feed
-            log.exception("snapshot could not be built")
-            self.failed(f"internal error: {type(error).__name__}")
+            self.failed(f"internal error: {type(error).__name__}", defect=error)
         return False
 
     async def _fetch(self, session: aiohttp.ClientSession) -> _Fetched:
@@ -261,11 +264,13 @@ class Feed(Generic[M]):
             some = [f"{item.name}: {item.reason}" for item in new[:LOGGED_FAULTS]]
             log.warning("pools or tokens are left out", extra={"count": len(new), "some": some})
 
-    def failed(self, reason: str) -> None:
-        """Note that a refresh has failed."""
+    def failed(self, reason: str, defect: Exception | None = None) -> None:
+        """Note that a refresh has failed; the log hears of each reason now and then, however often that is."""
         self.failures += 1
         self.last_error = reason[:500]
-        log.warning("refresh failed", extra={"reason": self.last_error, "source": self._settings.pools_url})
+        if self._reasons.is_due(self.last_error, self._clock()):
+            context = {"reason": self.last_error, "source": self._settings.pools_url, "failures": self.failures}
+            log.log(logging.ERROR if defect else logging.WARNING, "refresh failed", exc_info=defect, extra=context)
 
     def close(self) -> None:
         """Stop the building thread."""

@@ -165,6 +165,13 @@ OF_TYPES: Final[dict[str, tuple[str, Any]]] = {
             "maxPools": ("Most pools of an input; 8 if not given, and no more.", 8),
             "maxPriceImpact": ("Largest price impact of an input, a fraction; one with more is not sold.", 0.05),
             "maxSplits": ("Most paths of an input; 2 if not given, and no more.", 2),
+            "includeExchanges": (
+                "Only these, in capitals or not: a list, or comma-separated.",
+                ["xExchange", "OneDex"],
+            ),
+            "excludeExchanges": ("None of these.", ["JEX"]),
+            "includePools": ("Only these pool ids, at most 64: a list, or comma-separated.", [f"x:{ADDRESS}"]),
+            "excludePools": ("None of these pool ids.", [f"x:{ADDRESS}"]),
         }.items()
     },
     "ConfigDefaults.slippage": ("Accepted loss against the quote, a fraction as a decimal string.", "0.01"),

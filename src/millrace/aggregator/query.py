@@ -129,10 +129,10 @@ def parse_quote(query: Query, settings: AggregatorSettings) -> QuoteRequest:
         else parse_price_impact(impact),
         simulate=_simulate(query, settings),
         ignored=_ignored(query, cycle=token_in == token_out),
-        only_exchanges=parse_exchanges(query, "includeExchanges"),
-        without_exchanges=parse_exchanges(query, "excludeExchanges"),
-        only_pools=_list(query, "includePools"),
-        without_pools=_list(query, "excludePools"),
+        only_exchanges=parse_exchanges("includeExchanges", parse_text(query, "includeExchanges")),
+        without_exchanges=parse_exchanges("excludeExchanges", parse_text(query, "excludeExchanges")),
+        only_pools=parse_names("includePools", parse_text(query, "includePools")),
+        without_pools=parse_names("excludePools", parse_text(query, "excludePools")),
     )
 
 
@@ -294,9 +294,8 @@ def _out_of_range(name: str, low: int, high: int) -> ApiError:
     return ApiError(f"invalid {name}: expected an integer from {low} to {high}")
 
 
-def _list(query: Query, name: str) -> tuple[str, ...]:
-    """Comma-separated names, sorted and without doubles, so that equal filters are equal."""
-    text = parse_text(query, name)
+def parse_names(name: str, text: str | None) -> tuple[str, ...]:
+    """Comma-separated names, sorted and without doubles, so that equal filters are equal. Raises `ApiError`."""
     if not text:
         return ()
     names = sorted({part.strip() for part in text.split(",") if part.strip()})
@@ -308,12 +307,12 @@ def _list(query: Query, name: str) -> tuple[str, ...]:
 _EXCHANGES = {name.lower(): exchange for exchange, name in DEX_NAMES.items()}
 
 
-def parse_exchanges(query: Query, name: str) -> tuple[str, ...]:
+def parse_exchanges(name: str, text: str | None) -> tuple[str, ...]:
     """Comma-separated names of exchanges, in whatever case, as pools name them. Raises `ApiError`."""
     found = []
-    for text in _list(query, name):
-        exchange = _EXCHANGES.get(text.lower())
+    for part in parse_names(name, text):
+        exchange = _EXCHANGES.get(part.lower())
         if exchange is None:
-            raise ApiError(f"invalid {name}: {shown(text)} is none of {', '.join(DEX_NAMES.values())}")
+            raise ApiError(f"invalid {name}: {shown(part)} is none of {', '.join(DEX_NAMES.values())}")
         found.append(exchange)
     return tuple(sorted(set(found)))

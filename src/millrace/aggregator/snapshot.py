@@ -166,8 +166,10 @@ class Snapshot(Market):
         pools = [pool for pool in self.document.pools if chosen.admits(pool)]
         return Planner(pools, self.market, self._curves, self._pause, self._table)
 
-    def plan_on(self, pools: Mapping[str, Pool], has_time: Callable[[float], bool]) -> Planner | None:
-        """A planner of the market with these pools, by id, as plans leave them; None where there is no time for it.
+    def plan_on(
+        self, planner: Planner, chosen: Filter, pools: Mapping[str, Pool], has_time: Callable[[float], bool]
+    ) -> Planner | None:
+        """The planner of what `chosen` admits with these pools, by id, as plans leave them; None without time for it.
 
         `has_time` says whether there are so many seconds. It rests in none of them, like a search: others wait for
         the thread.
@@ -176,11 +178,12 @@ class Snapshot(Market):
         if not has_time(len(market.pools) * MOVING_SECONDS):
             return None
         try:
-            return self.main.moved(pools, market)
+            return planner.moved(pools, market)
         except NoCurve:  # one that is as good as empty, say
             if not has_time(len(market.pools) * BUILDING_SECONDS):
                 return None
-            return Planner(market.pools.values(), market, CurveCache(), self._pause, self._table)
+            left = [pool for pool in market.pools.values() if chosen.admits(pool)]
+            return Planner(left, market, CurveCache(), self._pause, self._table)
 
     def keep(self, chosen: Filter, planner: Planner) -> None:
         """Remember a planner; beyond the bound the one unused for longest goes."""

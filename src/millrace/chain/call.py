@@ -19,6 +19,9 @@ MAX_AMOUNT_BYTES = 100
 """The longest amount that nodes accept in a token transfer (`MaxLenForESDTIssueMint`)."""
 RELAYED_FUNCTIONS = frozenset({"relayedTx", "relayedTxV2", "relayedTxV3"})
 
+_RECEIVERS = {NFT_TRANSFER.encode(): "fourth", MULTI_TRANSFER.encode(): "first"}
+"""Transfers that go to the sender itself, and which argument of them is the receiver."""
+_SET_GUARDIAN = b"SetGuardian@"
 _NATIVE_ARGUMENT = NATIVE_IN_TRANSFERS.encode()
 
 
@@ -93,11 +96,27 @@ def multi_transfer(receiver: bytes, payments: list[TokenPayment], function: str 
 def payments_of(tx: Transaction) -> ParsedCall:
     """What a transaction does, see `parse_transfer`.
 
-    A `MultiESDTNFTTransfer` goes to its own sender; to anybody else it raises `CallError`, as nodes refuse it.
+    Raises `CallError` also for a token transfer that every node fails whatever its sender has: one with a value, of
+    nothing, to oneself, or not sent to oneself where the receiver is an argument.
     """
-    if tx.receiver != tx.sender and tx.data.startswith(MULTI_TRANSFER.encode() + b"@"):
-        raise CallError(f"{MULTI_TRANSFER} goes to the sender itself, with the receiver as its first argument")
-    return parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
+    name = tx.data.partition(b"@")[0]
+    place = _RECEIVERS.get(name)
+    if place and tx.receiver != tx.sender:
+        raise CallError(f"{name.decode()} goes to the sender itself, with the receiver as its {place} argument")
+    parsed = parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
+    tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
+    if tokens and tx.value:
+        raise CallError("built in function called with tx value is not allowed")
+    if not all(payment.amount for payment in tokens):
+        raise CallError("the amount of a token must be positive")
+    if place and tokens and parsed.receiver == tx.sender:
+        raise CallError(f"{name.decode()}: can not transfer to self")
+    return parsed
+
+
+def names_guardian(tx: Transaction) -> bool:
+    """Whether it names a guardian, and none signs it: nodes have rules of their own for that."""
+    return not tx.is_guarded and tx.data.startswith(_SET_GUARDIAN)
 
 
 def parse_transfer(sender: bytes, receiver: bytes, value: int, data: bytes) -> ParsedCall:
@@ -134,6 +153,8 @@ def _parse_nft(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
         raise CallError(f"{NFT_TRANSFER} takes a token, a nonce, an amount and a receiver")
     token, nonce, amount, receiver, *rest = call.args
     payment = TokenPayment(_token(token), _u64(nonce), _amount(amount))
+    if not payment.nonce:
+        raise CallError(f"{NFT_TRANSFER} of a token without a nonce: NFT does not have metadata")
     return _with_function(_receiver(receiver), (*native, payment), tuple(rest))
 
 

@@ -27,7 +27,8 @@ class GasSchedule(msgspec.Struct, frozen=True):
     extra_guarded: int = 50_000
     extra_relayed: int = 50_000
     max_gas_per_tx: int = 600_000_000
-    max_gas_per_block: int = 1_500_000_000
+    max_price_set_guardian: int = 2_000_000_000
+    """Of `SetGuardian` that no guardian signs. Nodes: `MaxGasPriceSetGuardian`."""
     max_gas_surplus_factor: int = 10
     """How many times the needed processing gas may be given before nothing is refunded."""
 

@@ -19,9 +19,13 @@ from millrace.collector.gateway import Gateway
 from millrace.collector.settings import CollectorSettings
 from millrace.collector.tokens import TokenBook
 from millrace.runtime.http import HttpServer, error_response, json_response, make_app
+from millrace.runtime.logs import Seldom
 from millrace.runtime.process import wait_first
 
 log = logging.getLogger(__name__)
+
+LOG_SECONDS, LOGGED_FAULTS = 60.0, 10
+"""The same fault of a round is not logged again for so long, nor more different ones in that time."""
 
 
 class Served:
@@ -153,18 +157,26 @@ async def run(settings: CollectorSettings, stop: asyncio.Event) -> None:
 
 
 async def _loop(settings: CollectorSettings, served: Served, collector: Collector, book: TokenBook) -> None:
-    """Round after round; one that fails leaves the last document in place."""
+    """Round after round; one that fails leaves the last document in place, and is logged if that is news."""
+    lines = Seldom(LOG_SECONDS, LOGGED_FAULTS)
+
+    def is_due(error: Exception) -> bool:
+        return lines.is_due(repr(error), time.monotonic())
+
     while True:
         started = time.monotonic()
         try:
             await served.round(collector)
             book.save()
         except CollectError as error:
-            log.warning("no document this round", extra={"reason": str(error)})
+            if is_due(error):
+                log.warning("no document this round", extra={"reason": str(error)})
         except OSError as error:  # a full disk, say: what is served needs none
-            log.error("the document or the token cache cannot be written", extra={"error": str(error)})
+            if is_due(error):
+                log.error("the document or the token cache cannot be written", extra={"error": str(error)})
         except Exception as error:  # a defect of ours must not end the collector
-            log.exception("a round failed")
+            if is_due(error):
+                log.exception("a round failed")
             served.last_error = f"internal error: {type(error).__name__}"
         await asyncio.sleep(max(0.05, settings.refresh_seconds - (time.monotonic() - started)))
 

@@ -34,6 +34,7 @@ from millrace.gossip.wire import (
     Unframer,
     frame,
 )
+from millrace.runtime.logs import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class Outlet:
         self._messages: deque[bytes] = deque()
         self._bytes = 0
         self._filled = trio.Event()
-        self._logged_at = float("-inf")
+        self._complaints = Seldom(1.0, 1)
 
     def answer(self, report: Report) -> None:
         self._answers.append(frame(report))
@@ -75,9 +76,7 @@ class Outlet:
         self._filled.set()
 
     def _complain(self) -> None:
-        now = time.monotonic()
-        if now - self._logged_at >= 1:
-            self._logged_at = now
+        if self._complaints.is_due("dropping", time.monotonic()):
             log.error("the service does not take its gossip messages: dropping", extra={"dropped": self.dropped})
 
     async def drain_to(self, stream: trio.SocketStream) -> None:

@@ -167,6 +167,23 @@ class Service:
 
     async def start(self) -> None:
         """Bring everything up, in the order of need."""
+        self._check_settings()
+        await self._remember()
+        await self._load_keys()
+        self._make_senders()
+        self._make_takers()
+        self._make_listeners()
+        if self.peer is not None:
+            await self.peer.start()
+        await self.cosigner.recover()
+        self.keys.on_return = self.leases.on_return = self.policy_keeper.on_taken = self._sign_missed
+        if self.sharing is not None:
+            self.sharing.when_back(self.cosigner.tell_doubted)
+        await self.key_balances.refresh()
+        await self._serve()
+
+    def _check_settings(self) -> None:
+        """Raise `ValueError` for what cannot be meant together."""
         settings = self.settings
         if settings.forward_to and (settings.key_files or settings.key_env):
             raise ValueError("an edge has no keys: leave out forward_to, or key_files and key_env")
@@ -174,6 +191,10 @@ class Service:
             raise ValueError("an edge forwards for clients, not for other edges: leave out forward_to, or edges")
         if settings.forward_to and settings.claims_url:
             raise ValueError("an edge claims nothing: leave out forward_to, or claims_url")
+
+    async def _remember(self) -> None:
+        """What was accepted, signed and spent here before, and what others with the same keys have."""
+        settings = self.settings
         data_dir = Path(settings.data_dir)
         self.identity = identity.read(data_dir)
         identity.check_may_start(data_dir, self.identity)
@@ -201,17 +222,24 @@ class Service:
         self.history = History(self._history_stores())
         self._started.push_async_callback(self.history.close)
         await self.history.open()
+
+    async def _load_keys(self) -> None:
+        """The signing process, and what its keys are bound by: what was accepted here and is not over."""
         self._started.push_async_callback(self._end_background)
         self._started.push_async_callback(self.keys.stop)
         self.keys.own(self.identity.id, self.leases)
-        if not settings.forward_to:
+        if not self.settings.forward_to:
             await self.keys.load()
-        self.lifecycle.is_blind = not settings.hub_url
+        self.lifecycle.is_blind = not self.settings.hub_url
         self.key_balances = KeyBalances(self.api, self.lifecycle.sponsor, lambda: self.relayers().by_shard)
         self.lifecycle.sponsor.balances.watch(self.relayers().by_shard)
         self._restore()
         if self.sharing is not None:
             self.sharing.portions.need = self._need  # not before all that was used is known
+
+    def _make_senders(self) -> None:
+        """Who knows accounts, signs what is journalled, sends it, and looks after what is left over."""
+        settings = self.settings
         self.accounts = AccountSource(self.book, self.api)
         self.accounts.on_nonce = self.lifecycle.nonce_heard
         self.absent_accounts = AbsentAccounts(self.accounts)
@@ -240,6 +268,10 @@ class Service:
             retention_ms=int(settings.retention_hours * HOUR_MS),
             lifetime_ms=int(settings.lifetime_seconds * 1000),
         )
+
+    def _make_takers(self) -> None:
+        """Who takes submissions, of clients and of edges."""
+        settings = self.settings
         self.simulator: Simulator | None = None
         if self.api is not None and settings.simulate:
             self.simulator = Simulator(self.api, settings.simulation_timeout, rounds=self.rounds)
@@ -266,6 +298,10 @@ class Service:
             settings.max_connections_per_client + HANDSHAKES_PER_CLIENT,
             self.shared.clients,
         )
+
+    def _make_listeners(self) -> None:
+        """Who hears from the hub what became of it, and whether all of that works."""
+        settings = self.settings
         absent = self.absent_accounts if self.api is not None else None
         self.events = Events(
             self.network,
@@ -305,12 +341,6 @@ class Service:
             round_length=self.round_length,
             signers=self.signers,
         )
-        if self.peer is not None:
-            await self.peer.start()
-        await self.cosigner.recover()
-        self.keys.on_return = self.leases.on_return = self.policy_keeper.on_taken = self._sign_missed
-        await self.key_balances.refresh()
-        await self._serve()
 
     def endless(self) -> list[asyncio.Task[None]]:
         """The tasks that run as long as the service does."""

@@ -55,6 +55,26 @@ class _TextFormatter(logging.Formatter):
         return super().format(record) + (f"  {context}" if context else "")
 
 
+class Seldom:
+    """Which lines of a fault that goes on are worth one.
+
+    Each text at once, again when `seconds` have passed, and of more than `most` different ones in that time none.
+    """
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self._seconds = seconds
+        self._most = most
+        self._told: dict[str, float] = {}
+
+    def is_due(self, text: str, now: float) -> bool:
+        """Whether to log this text now; if so it counts as logged."""
+        self._told = {said: at for said, at in self._told.items() if now - at < self._seconds}
+        if text in self._told or len(self._told) >= self._most:
+            return False
+        self._told[text] = now
+        return True
+
+
 def configure(service: str, level: str = "info", *, json: bool = True, stream: TextIO | None = None) -> None:
     """Set up the root logger of this process; call it once, before anything else logs."""
     global _form

@@ -9,7 +9,7 @@ import pytest
 
 from millrace.chain import fees
 from millrace.chain.address import ZERO
-from millrace.chain.call import TokenPayment, multi_transfer
+from millrace.chain.call import TokenPayment, esdt_transfer, multi_transfer
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, encode_arguments, swap, tx_data
 from millrace.localnet.chain.admission import Refused
@@ -103,6 +103,22 @@ def test_a_multi_transfer_to_somebody_else_fails(bench: Any, wallet: Any) -> Non
     assert "goes to the sender itself" in reason
     assert bench.balance(sender, "USDC-c76f1f") == 100
     assert bench.balance(other, "USDC-c76f1f") == 0
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_a_value_beside_tokens_moves_neither(bench: Any, wallet: Any, shard: int) -> None:
+    """As nodes have it: their function for tokens takes no EGLD, so the fee is gone, and no more, in their words."""
+    sender, other = wallet(0), wallet(shard, 1)
+    bench.give(sender)
+    bench.give(sender, "USDC-c76f1f", 100)
+    before = bench.balance(sender)
+    tx = bench.tx(sender, other.public, 5, esdt_transfer("USDC-c76f1f", 7), gas_limit=1_000_000)
+    tx_hash = bench.chain.submit(tx)
+    bench.rounds(2 + 2 * bench.hop)
+    words = "execution failed: built in function called with tx value is not allowed"
+    assert bench.status(tx_hash) == ("fail", words)
+    assert bench.balance(sender) == before - fees.initially_paid_fee(tx, bench.chain.network.gas)
+    assert (bench.balance(sender, "USDC-c76f1f"), bench.balance(other, "USDC-c76f1f")) == (100, 0)
 
 
 def test_a_dropped_transaction_comes_back_with_its_block(make_earlier: Any, wallet: Any) -> None:

@@ -174,6 +174,32 @@ def test_a_transfer_with_a_nonce_goes_to_oneself() -> None:
     assert outcome(ours) == "relayer key not allowed as sender, guardian or receiver"
 
 
+def test_a_transfer_that_every_node_fails_is_not_sponsored() -> None:
+    """It would cost the relayer its fee, for nothing: a token transfer with a value, of nothing, or to oneself."""
+    inside, tokens = wallet(2, 4).public, call.esdt_transfer("USDC-c76f1f", 7)
+    assert outcome(transfer(ALICE, receiver=inside, data=tokens)) == "ok"
+    assert outcome(transfer(ALICE, receiver=inside, data=tokens, value=1)) == "invalid data"
+    assert outcome(transfer(ALICE, receiver=inside, data=call.esdt_transfer("USDC-c76f1f", 0))) == "invalid data"
+    own = call.multi_transfer(ALICE.public, [call.TokenPayment("USDC-c76f1f", 0, 7)])
+    assert outcome(transfer(ALICE, receiver=ALICE.public, data=own)) == "invalid data"
+
+
+@pytest.mark.parametrize("kind", ["relay", "broadcast"])
+def test_the_price_of_naming_a_guardian_is_bounded(kind: str) -> None:
+    """Nodes take it up to a gas price of their own where no guardian signs; everything else they take at any price."""
+    naming = call.encode("SetGuardian", wallet(0, 3).public, b"service")
+    most, relayed = 2_000_000_000, kind == "relay"
+
+    def priced(gas_price: int, data: bytes) -> str:
+        tx = transfer(ALICE, relayed=relayed, receiver=ALICE.public, data=data, gas_price=gas_price, gas_limit=300_000)
+        return outcome(tx, kind)
+
+    assert [priced(most, naming), priced(most + 1, naming)] == ["ok", "gas price too high"]
+    assert [priced(most + 1, b"SetGuardian"), priced(most + 1, b"GuardAccount@01")] == ["ok", "ok"]
+    whole = sign(guarded(), ALICE, data=naming, gas_price=most + 1, gas_limit=400_000)
+    assert outcome(msgspec.structs.replace(whole, guardian_signature=wallet(0, 3).sign(signing_message(whole)))) == "ok"
+
+
 def guarded(**changes: Any) -> Any:
     guardian = wallet(0, 3)
     tx = sign(transfer(ALICE), ALICE, guardian=guardian.public, options=GUARDED, gas_limit=150_000)

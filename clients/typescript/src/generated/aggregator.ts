@@ -804,6 +804,39 @@ export interface components {
              * @example 0
              */
             referralId?: number | null;
+            /**
+             * @description Only these, in capitals or not: a list, or comma-separated.
+             * @default null
+             * @example [
+             *       "xExchange",
+             *       "OneDex"
+             *     ]
+             */
+            includeExchanges?: string[] | string | null;
+            /**
+             * @description None of these.
+             * @default null
+             * @example [
+             *       "JEX"
+             *     ]
+             */
+            excludeExchanges?: string[] | string | null;
+            /**
+             * @description Only these pool ids, at most 64: a list, or comma-separated.
+             * @default null
+             * @example [
+             *       "x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+             *     ]
+             */
+            includePools?: string[] | string | null;
+            /**
+             * @description None of these pool ids.
+             * @default null
+             * @example [
+             *       "x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+             *     ]
+             */
+            excludePools?: string[] | string | null;
         };
         /**
          * BatchItem
@@ -1025,6 +1058,39 @@ export interface components {
              * @example 0
              */
             referralId?: number | null;
+            /**
+             * @description Only these, in capitals or not: a list, or comma-separated.
+             * @default null
+             * @example [
+             *       "xExchange",
+             *       "OneDex"
+             *     ]
+             */
+            includeExchanges?: string[] | string | null;
+            /**
+             * @description None of these.
+             * @default null
+             * @example [
+             *       "JEX"
+             *     ]
+             */
+            excludeExchanges?: string[] | string | null;
+            /**
+             * @description Only these pool ids, at most 64: a list, or comma-separated.
+             * @default null
+             * @example [
+             *       "x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+             *     ]
+             */
+            includePools?: string[] | string | null;
+            /**
+             * @description None of these pool ids.
+             * @default null
+             * @example [
+             *       "x:erd1qqqqqqqqqqqqqpgq5rf2sppxk2xu4m0pkmugw2es4gak3rgjah0sxvajva"
+             *     ]
+             */
+            excludePools?: string[] | string | null;
             /**
              * @description True: inputs that cannot be sold are left out and named. False: they refuse the request.
              * @default true

@@ -37,6 +37,8 @@ class Asking:
         self.failures = 0
         self.failed_at = -math.inf
         """When the server did not answer last."""
+        self.on_return: Callable[[], None] = lambda: None
+        """Told when it answers again."""
 
     def why_not(self) -> str | None:
         """Why nothing may be asked now: without the server's address and words, which the log has."""
@@ -66,10 +68,12 @@ class Asking:
 
     def answers(self) -> None:
         """It did: others may ask, too."""
-        if self.failed is not None:
-            log.info("the claims' server answers again")
-            self._noted.clear()
+        if self.failed is None:
+            return
+        log.info("the claims' server answers again")
+        self._noted.clear()
         self.failed = None
+        self.on_return()
 
     def note(self, error: Exception) -> None:
         """It did not: nothing is accepted until it does."""

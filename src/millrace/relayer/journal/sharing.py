@@ -133,6 +133,10 @@ class Sharing(OwnClaims):
         """How often it did not."""
         return self._asking.failures
 
+    def when_back(self, call: Callable[[], None]) -> None:
+        """Have this called whenever the server answers again."""
+        self._asking.on_return = call
+
     def why_not(self) -> str | None:
         """Why nothing may be claimed now, for anybody: without the server's address and words, which the log has."""
         if self.lost is not None:

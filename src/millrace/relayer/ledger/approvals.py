@@ -72,7 +72,7 @@ class Approvals:
         committed = self._inflight.committed(tx.sender, account.nonce, tx.nonce) + self._inflight.owed(tx.sender)
         if origin.kind == "sign":
             checks.check_sign_only(tx, account, committed, origin, self._sponsor.policy)
-        checks.check_guardian(tx, account)
+        checks.check_guardian(tx, account, origin)
         self._check_room(tx.sender, origin)
         sponsored = origin.is_sponsored
         fee = 0 if sponsored else initially_paid_fee(tx, self._network.gas)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace.chain.call import names_guardian
 from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.accounts import Account
 from millrace.relayer.protocol import reasons
@@ -32,10 +33,16 @@ def check_sign_only(tx: Transaction, account: Account, committed: int, origin: O
         raise Refused(reasons.NONCE_TOO_HIGH.but(f"up to {highest} is signed without being broadcast", 10_000))
 
 
-def check_guardian(tx: Transaction, account: Account) -> None:
-    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever."""
+def check_guardian(tx: Transaction, account: Account, origin: Origin) -> None:
+    """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever.
+
+    Who has lost his guardian names another one without it, and pays for that himself: nodes execute it unless one is
+    named already, which nobody tells us.
+    """
     if account.guardian is None or account.guardian == tx.guardian:
         return
     if not account.guardian:
         raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
+    if not origin.is_sponsored and names_guardian(tx):
+        return
     raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))

@@ -13,6 +13,7 @@ import msgspec
 from millrace.chain import address
 from millrace.chain.transaction import Transaction, to_json
 from millrace.relayer.network import node_errors, outgoing
+from millrace.runtime.logs import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +164,7 @@ class ChainApi:
         """Answers, or their absence, that speak of the API's own trouble."""
         self.refused = 0
         """Transactions it will never take, or requests it does not understand."""
-        self._told_at = -TELL_SECONDS
+        self._told = Seldom(TELL_SECONDS, 1)
         self._asks_gateway_at = 0.0
         """From when on the gateway's question is asked (again)."""
 
@@ -254,9 +255,7 @@ class ChainApi:
 
     def _tell(self, kind: str, text: str) -> None:
         """Log that a transaction was not taken, once a second: clients can send many that never are."""
-        now = time.monotonic()
-        if now - self._told_at >= TELL_SECONDS:
-            self._told_at = now
+        if self._told.is_due(kind, time.monotonic()):
             log.warning("the chain API did not take a transaction", extra={"kind": kind, "error": text[:200]})
 
     async def gossip_peers(self, url: str) -> tuple[str, ...]:

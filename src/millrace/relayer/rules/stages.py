@@ -254,6 +254,10 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.INVALID_VALUE.but("more than exists"))
     if tx.gas_price < gas.min_gas_price:
         raise Refused(reasons.GAS_PRICE_TOO_LOW.but(f"at least {gas.min_gas_price}"))
+    if tx.gas_price > gas.max_price_set_guardian and call.names_guardian(tx):
+        raise Refused(
+            reasons.GAS_PRICE_TOO_HIGH.but(f"naming a guardian without one: at most {gas.max_price_set_guardian}")
+        )
     needed = move_gas(tx, gas)
     if tx.gas_limit < needed:
         if tx.relayer and tx.gas_limit >= needed - gas.extra_relayed and _signed_before_relayer(tx):
@@ -306,8 +310,6 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
         raise Refused(reasons.NESTED_RELAYED)
     if not origin.is_sponsored:
         return None
-    if tx.receiver != tx.sender and tx.data.startswith(_NFT_TRANSFER):
-        raise Refused(reasons.INVALID_DATA.but(_TO_ONESELF))
     try:
         target = target_of(tx)
     except call.CallError as error:
@@ -319,9 +321,6 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
     return target
 
 
-_NFT_TRANSFER = call.NFT_TRANSFER.encode() + b"@"
-_TO_ONESELF = f"{call.NFT_TRANSFER} goes to the sender itself, with the receiver as its fourth argument"
-"""Nodes fail it else, and charge for that; lists would see the receiver outside and not the one inside."""
 _SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")
 _OF_SIGNATURES = {
     reason.reason: reason

@@ -83,6 +83,11 @@ class Cosigner:
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
+    def tell_doubted(self) -> None:
+        """Tell what was refused and is in doubt since then, if it can be told now."""
+        if doubted := self._lifecycle.doubted():
+            self._tell(doubted)
+
     async def close(self) -> None:
         """What was refused is told, or stays in doubt."""
         if self._telling:
@@ -104,10 +109,9 @@ class Cosigner:
         """Sign and send what was journalled and is not signed, but for what is being signed.
 
         The signing process was away, or refused what it may have signed before a restart: by a policy that may be
-        another one now. What was refused and is in doubt since then is told, if it can be now.
+        another one now.
         """
-        if doubted := self._lifecycle.doubted():
-            self._tell(doubted)
+        self.tell_doubted()
         if self._signer() is None:
             return
         missed = [entry for entry in self._lifecycle.inflight.entries() if _is_missed(entry)]
