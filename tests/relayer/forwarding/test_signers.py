@@ -89,7 +89,9 @@ async def test_what_comes_close_together_leaves_together(tmp_path: Path, monkeyp
         await one.socket.send_json(relay(0))
         await until(lambda: signers.waiting == 1)
         assert (await two.ask(**relay(1)))["status"] == (await one.reply())["status"] == "completed"
-    assert fake.messages[0] == wire.SUBMIT * 2 + wire.DEPART
+        txs = [as_json(transfer(ALICE, number)) for number in range(gathering.LONG)]
+        assert (await one.ask(action="relay", txs=txs))["status"] == "completed"
+    assert fake.messages[:2] == [wire.SUBMIT * 2 + wire.DEPART, wire.SUBMIT], "what is long has nobody else set out"
 
 
 async def test_who_is_not_ready_gets_nothing_new(tmp_path: Path) -> None:

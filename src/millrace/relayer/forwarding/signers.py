@@ -26,7 +26,7 @@ from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.parts import Routed, Taken
 from millrace.relayer.forwarding.upstream import Owner, Pending, Upstream
 from millrace.relayer.forwarding.wire import Refusal
-from millrace.relayer.gateway.gathering import Gathering
+from millrace.relayer.gateway.gathering import LONG, Gathering
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.settings import RelayerSettings
@@ -173,7 +173,10 @@ class Signers:
         self.forwarded += size
         pending.until = self._clock() + ANSWER_SECONDS
         upstream.send(pending)
-        pending.owner.seen = self.gathering.join(size, pending.owner.seen, upstream)
+        if size < LONG:
+            pending.owner.seen = self.gathering.join(size, pending.owner.seen, upstream)
+        else:
+            upstream.set_out()
         return None
 
     # ---- what relayers say
