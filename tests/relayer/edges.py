@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.wire import Hello, Submitted
+from millrace.relayer.gateway.gathering import BUSY_PACE, WINDOW_SECONDS, Gathering
 from millrace.runtime import websocket
+
+
+class _Nobody:
+    def set_out(self) -> None:
+        """It has nothing that waits."""
+
+
+def busy(set_out_together: Callable[[Sequence[Any]], None], connections: int) -> Gathering[Any]:
+    """A gathering at whose pace everybody waits for so many connections, and whose window never ends."""
+    now = 0.0
+    gathering = Gathering[Any](set_out_together, lambda: now)
+    for _ in range(connections):
+        gathering.join(1, 0, _Nobody())
+    for _ in range(int(BUSY_PACE * WINDOW_SECONDS)):
+        gathering.accepted(1)
+    now += WINDOW_SECONDS
+    return gathering
 
 
 class FakeSigner:
@@ -24,6 +42,8 @@ class FakeSigner:
         """Whether it takes edges for its own."""
         self.got: list[Submitted] = []
         self.left: list[int] = []
+        self.messages: list[bytes] = []
+        """The kinds of the records of each message that came."""
         self.heard: list[str] = []
         """What edges said they had heard when they connected."""
         self.sessions: list[_FakeSession] = []
@@ -89,13 +109,15 @@ class _FakeSession(websocket.Session):
         self._signer.sessions.remove(self)
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
-        for record in wire.records(data):
+        records = list(wire.records(data))
+        self._signer.messages.append(b"".join(record[:1] for record in records))
+        for record in records:
             if record.startswith(wire.SUBMIT):
                 submitted = wire.read_submit(record)
                 self._signer.got.append(submitted)
                 if self._signer.answers:
                     self._signer.reply(submitted)
-            else:
+            elif record.startswith(wire.LEFT):
                 self._signer.left.append(wire.read_channel(record))
         self._signer.changed.set()
 

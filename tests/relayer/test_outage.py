@@ -199,6 +199,27 @@ async def test_what_is_pending_and_refused_in_the_end_is_told(world: Any) -> Non
     assert len(service.lifecycle.inflight) == 0
 
 
+async def test_what_is_refused_while_it_is_asked_twice_is_refused_to_all(world: Any) -> None:
+    """The same bytes, sent again while the signing process has them, are judged once: nobody is told `completed`."""
+    await start(world)
+    asked: list[asyncio.Event] = []
+
+    async def refuse(transactions: list[bytes]) -> list[Any]:
+        asked.append(asyncio.Event())
+        await asked[-1].wait()
+        return [Answer(refusal="no") for _ in transactions]
+
+    world.service.signer.sign = refuse
+    both = []
+    for count in (1, 2):
+        both.append(asyncio.ensure_future(submit(world, transfer(ALICE))))
+        await until(lambda count=count: len(asked) == count)  # type: ignore[misc]
+    asked[0].set()
+    await until(lambda: world.service.lifecycle.inflight.entries()[0].sign_requests == 1)
+    asked[1].set()
+    assert await asyncio.gather(*both) == [["signer refused"]] * 2
+
+
 async def test_what_was_only_signed_and_is_to_be_sent_is_not_pending(world: Any) -> None:
     """Nothing is promised that a restart would not send: a row of `/v1/sign` without a signature says nothing of it."""
     await start(world, sign_wait=0)

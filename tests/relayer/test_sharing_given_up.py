@@ -175,6 +175,30 @@ async def test_what_another_only_claimed_is_not_accepted(several: Several, monke
     assert await submit(one, tx) == ["pending"], "as soon as it is told that it is kept"
 
 
+async def test_what_another_may_yet_refuse_is_not_accepted(several: Several, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody promises what its holder's signing process has still to sign; refused there, who is asked judges it."""
+    monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 0.5)
+    one, two = await several.start("one"), await several.start("two")
+    tx, asked, answers = transfer(ALICE, 0), asyncio.Event(), asyncio.Event()
+
+    async def refuse_late(transactions: list[bytes]) -> list[Answer]:
+        asked.set()
+        await answers.wait()
+        return await refuse(transactions)
+
+    monkeypatch.setattr(one.service.signer, "sign", refuse_late)
+    first = asyncio.ensure_future(submit(one, tx))
+    await asked.wait()
+    await renewed(one)
+    await renewed(one)
+    assert await submit(two, tx) == ["relayer busy"]
+    monkeypatch.setattr(sharing_module, "KEEPS_SECONDS", 20.0)
+    again = asyncio.ensure_future(submit(two, tx))
+    await until(lambda: bool(two.service.lifecycle.inflight.entries()))
+    answers.set()
+    assert (await first, await again) == (["signer refused"], ["ok"])
+
+
 async def test_who_takes_the_seat_of_one_without_a_disk_finds_nothing(
     several: Several, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from relayer_edges import FakeSigner
+from relayer_edges import FakeSigner, busy
 from relayer_support import RELAYERS, as_json, connected, settings, transfer, wallet
 
 from millrace.chain import address
@@ -19,6 +19,7 @@ from millrace.relayer.forwarding import upstream, wire
 from millrace.relayer.forwarding.parts import Routed
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.wire import Refusal
+from millrace.relayer.gateway import gathering
 from millrace.runtime.settings import Secret
 from relayer.conftest import Front
 from waiting import until
@@ -75,6 +76,22 @@ def test_a_sender_has_one_relayer_as_long_as_it_lives() -> None:
     after = {item: signers.choose(item) for item in senders}
     assert all(after[item] is before[item] for item in senders if before[item] is not gone)
     assert gone not in after.values()
+
+
+async def test_what_comes_close_together_leaves_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where many submit, one message has what several clients submit, and its relayer waits for no more of it."""
+    monkeypatch.setattr(gathering, "INTERVAL", 3_600.0)
+    fake = FakeSigner(KEYS)
+    async with edge_before(tmp_path, fake) as front, connected(front.ws) as one, connected(front.ws) as two:
+        signers = front.service.signers if front.service is not None else None
+        assert signers is not None
+        signers.gathering = busy(signers_module.depart, 2)
+        await one.socket.send_json(relay(0))
+        await until(lambda: signers.waiting == 1)
+        assert (await two.ask(**relay(1)))["status"] == (await one.reply())["status"] == "completed"
+        txs = [as_json(transfer(ALICE, number)) for number in range(gathering.LONG)]
+        assert (await one.ask(action="relay", txs=txs))["status"] == "completed"
+    assert fake.messages[:2] == [wire.SUBMIT * 2 + wire.DEPART, wire.SUBMIT], "what is long has nobody else set out"
 
 
 async def test_who_is_not_ready_gets_nothing_new(tmp_path: Path) -> None:

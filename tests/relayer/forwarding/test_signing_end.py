@@ -8,9 +8,12 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from relayer_edges import busy
 from relayer_support import as_json, start, transfer, wallet
 
 from millrace.relayer.forwarding import wire
+from millrace.relayer.gateway import gathering
+from millrace.relayer.gateway.together import Together
 from millrace.relayer.ledger.inflight import Entry
 from millrace.relayer.protocol import strict_json
 from waiting import until
@@ -122,6 +125,18 @@ async def test_clients_of_edges_are_bounded(world: Any) -> None:
         _, number, reply = await edge.reply()
         assert (number, reply["reason"]) == (5, "invalid message")
     await until(lambda: not world.service.edges.clients and not len(world.service.edges))
+
+
+async def test_what_has_waited_at_an_edge_waits_for_nobody(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others are waited for, what an edge says has waited sets out at once."""
+    monkeypatch.setattr(gathering, "INTERVAL", 3_600.0)
+    await start(world, edges=HERE, hub_url="")
+    world.service.shared.gathering = busy(Together(world.service.submitter).set_out, 99)
+    async with aiohttp.ClientSession() as http, http.ws_connect(url_of(world)) as socket:
+        edge = Socket(socket)
+        await edge.submit(1, 5, {"action": "relay", "tx": as_json(transfer(ALICE))})
+        await socket.send_bytes(len(wire.DEPART).to_bytes(4, "big") + wire.DEPART)
+        assert (await edge.reply())[2]["status"] == "completed"
 
 
 async def test_bytes_of_a_client_are_paid_for_here_too(world: Any) -> None:

@@ -67,7 +67,7 @@ class ForwardLane:
     def __init__(self, signers: Signers, shared: Shared, session: Session) -> None:
         self._signers, self._shared, self._session = signers, shared, session
         self.client, self.authorization = session.client, session.authorization or ""
-        self.channel = signers.enter(self)
+        self.channel, self.seen = signers.enter(self), 0
         self._under_way: dict[int, _Whole] = {}
         """By the number of each part."""
         self._submissions = 0
@@ -187,7 +187,10 @@ class ForwardLane:
         if isinstance(answer, Reason):
             answer = messages.fail_reply(whole.action, self._shared.count(answer))
         else:
-            self._signers.on_taken(parts.taken(answer))
+            taken = parts.taken(answer)
+            if taken:
+                self._signers.on_taken(taken)
+                self._signers.gathering.accepted(len(taken))
         whole.left -= 1
         if whole.left or whole.pieces:
             whole.pieces.append(Piece(pending.positions, answer))

@@ -7,6 +7,9 @@ not the way there. What was sent and not answered when a connection ends goes, t
 key, or to the same one when it is back: bytes that were accepted are answered as they were then, and of one key there
 are several holders only where they share their claims. Nobody else is asked: a relayer without the key would say of
 what may run that it never will.
+
+Where submissions come close together they wait for each other here, and not at their relayer: what it takes to tell it
+of them, and to hear of them, is spent once for all.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.parts import Routed, Taken
 from millrace.relayer.forwarding.upstream import Owner, Pending, Upstream
 from millrace.relayer.forwarding.wire import Refusal
+from millrace.relayer.gateway.gathering import LONG, Gathering
 from millrace.relayer.protocol import reasons
 from millrace.relayer.protocol.reasons import Reason
 from millrace.relayer.settings import RelayerSettings
@@ -88,6 +92,7 @@ class Signers:
         """… those sent once more as a connection was lost, …"""
         self.refused = 0
         """… and those refused for want of room or of a relayer, or of its answer."""
+        self.gathering: Gathering[Upstream] = Gathering(depart, clock)
         self._most, self._patience = settings.forward_waiting, settings.forward_wait
         self._on_refusal, self._clock = on_refusal, clock
         self._numbers = itertools.count(1)
@@ -168,6 +173,10 @@ class Signers:
         self.forwarded += size
         pending.until = self._clock() + ANSWER_SECONDS
         upstream.send(pending)
+        if size < LONG:
+            pending.owner.seen = self.gathering.join(size, pending.owner.seen, upstream)
+        else:
+            upstream.set_out()
         return None
 
     # ---- what relayers say
@@ -195,6 +204,7 @@ class Signers:
         for pending in list(upstream.waiting.values()):
             self.again += pending.size if pending.sent else 0
             upstream.send(pending)
+        upstream.set_out()
 
     def lost(self, upstream: Upstream) -> None:
         """A relayer is gone: what it has not answered goes to another that has the key, or waits."""
@@ -204,6 +214,7 @@ class Signers:
                 upstream.forget(pending.number)
                 self.again += pending.size
                 other.send(pending)
+                other.set_out()
 
     def _other(self, pending: Pending, lost: Upstream) -> Upstream | None:
         named = {item.relayer for item in pending.items} - {""}
@@ -231,6 +242,12 @@ class Signers:
                 self.refused += pending.size
                 lost = UNKNOWN if is_away else SILENT
                 pending.owner.answered(pending, lost if pending.sent else AWAY)
+
+
+def depart(upstreams: Iterable[Upstream]) -> None:
+    """What was sent to these has waited for company, and leaves now."""
+    for upstream in set(upstreams):
+        upstream.depart()
 
 
 def _state_of(upstream: Upstream) -> str:

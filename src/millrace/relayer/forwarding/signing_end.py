@@ -176,6 +176,8 @@ class EdgeSession(websocket.Session):
             client = self.clients.pop(wire.read_channel(record), None)
             if client is not None:
                 client.gone()
+        elif record == wire.DEPART:
+            self._shared.gathering.depart()
         # Anything else is of a later version, which says it beside what this one knows.
 
     def _enter(self, submitted: Submitted) -> EdgeClient:

@@ -34,6 +34,8 @@ class Owner(Protocol):
     channel: int
     client: str
     authorization: str
+    seen: int
+    """See `Gathering`."""
 
     def answered(self, pending: Pending, answer: bytes | Reason) -> None: ...
 
@@ -187,7 +189,7 @@ class Upstream:
             await asyncio.sleep(pause * random.uniform(0.8, 1.2))
 
     def send(self, pending: Pending) -> None:
-        """Have it answered by this relayer, now or when there is a connection."""
+        """Have it answered by this relayer, when there is a connection; it leaves with `set_out` or `depart`."""
         if pending.number not in self.waiting:
             self.waiting[pending.number] = pending
             self.transactions += pending.size
@@ -200,9 +202,20 @@ class Upstream:
         pending.sent = True
         owner = pending.owner
         link.channels.add(owner.channel)
-        link.outbox.put(
+        link.outbox.add(
             wire.submit(owner.channel, pending.number, pending.marked, owner.client, owner.authorization, pending.body)
         )
+
+    def set_out(self) -> None:
+        """What was sent leaves soon."""
+        if self._link is not None:
+            self._link.outbox.set_out()
+
+    def depart(self) -> None:
+        """What was sent has waited for company, and leaves now."""
+        if self._link is not None:
+            self._link.outbox.add(wire.DEPART)
+            self._link.outbox.flush()
 
     def forget(self, number: int) -> Pending | None:
         """What was to be answered under this number is no more this relayer's."""

@@ -20,7 +20,8 @@ from millrace.runtime.settings import MAX_PORT
 PATH = "/ws/edge"
 HEARD = "x-millrace-heard"
 """Header of an edge that comes again: the run of the relayer, and the last refusal heard from it."""
-SUBMIT, LEFT = b"S", b"L"
+SUBMIT, LEFT, DEPART = b"S", b"L", b"D"
+"""The last: what was submitted before it has waited for company at the edge, and is to wait for none at the relayer."""
 HELLO, REPLY, ANNOUNCE, REST, CLOSE, REFUSED = b"H", b"R", b"A", b"W", b"C", b"F"
 HASH_BYTES = 32
 UNSENT = 1004, 1005, 1006, 1015
@@ -234,10 +235,18 @@ class Outbox:
 
     def put(self, record: bytes) -> None:
         """Send a record soon, in the order of calls."""
+        self.add(record)
+        self.set_out()
+
+    def add(self, record: bytes) -> None:
+        """Send a record with the next ones that leave."""
         if self._size + len(record) > JOINED_BYTES:
             self.flush()
         self._parts += (_LENGTH.pack(len(record)), record)
         self._size += len(record) + _LENGTH.size
+
+    def set_out(self) -> None:
+        """Send soon what there is."""
         if not self._is_due:
             self._is_due = True
             asyncio.get_running_loop().call_soon(self._flush_due)

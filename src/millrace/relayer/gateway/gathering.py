@@ -3,7 +3,8 @@
 Each that sets out by itself wakes signing process, journal and event loop, twice and more: at a thousand a second that
 takes more of the processor than what is done for it. So while submissions are accepted at a pace at which some come
 within a few milliseconds, each waits for the next departure. Nobody waits for company that is not there: at a lower
-pace everybody sets out at once, and so does a group that has everybody in it who has lately submitted anything.
+pace everybody sets out at once, and so does a group that has everybody in it who has lately submitted anything. What
+has waited at an edge waits for nobody here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
 
-from millrace.relayer.gateway.together import Lane
 from millrace.relayer.rules.slices import PART
 
 INTERVAL = 0.010
@@ -28,11 +29,20 @@ BUSY_PACE = 300.0
 sends only that makes nobody wait."""
 
 
-class Gathering:
+class Leaving(Protocol):
+    """What sets out, at once unless others are waited for."""
+
+    def set_out(self) -> None: ...
+
+
+L = TypeVar("L", bound=Leaving)
+
+
+class Gathering(Generic[L]):
     """The next departure, and who waits for it."""
 
     def __init__(
-        self, set_out_together: Callable[[Sequence[Lane]], None], clock: Callable[[], float] = time.monotonic
+        self, set_out_together: Callable[[Sequence[L]], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._set_out_together = set_out_together
         self._clock = clock
@@ -46,7 +56,7 @@ class Gathering:
         self._is_busy = False
         self._connections_before = 0
         """What the window before was like."""
-        self._waiting: list[Lane] = []
+        self._waiting: list[L] = []
         self._size = 0
         self._departure: asyncio.TimerHandle | None = None
 
@@ -55,7 +65,7 @@ class Gathering:
         if size < LONG:
             self._accepted += 1
 
-    def join(self, size: int, seen: int, lane: Lane) -> int:
+    def join(self, size: int, seen: int, lane: L) -> int:
         """Have what waits on a connection set out with the next departure, or now if it need not wait.
 
         Returns what the connection's next one is to show as `seen`; 0 at first.
@@ -70,9 +80,9 @@ class Gathering:
         self._waiting.append(lane)
         self._size += size
         if self._size >= FULL or len(self._waiting) >= self._connections_before:
-            self._depart()
+            self.depart()
         elif self._departure is None:
-            self._departure = asyncio.get_running_loop().call_later(INTERVAL, self._depart)
+            self._departure = asyncio.get_running_loop().call_later(INTERVAL, self.depart)
         return window
 
     def _look(self, seen: int) -> int:
@@ -88,7 +98,8 @@ class Gathering:
             self._connections += 1
         return self._window
 
-    def _depart(self) -> None:
+    def depart(self) -> None:
+        """Have everybody who waits set out."""
         if self._departure is not None:
             self._departure.cancel()
         waiting, self._waiting = self._waiting, []

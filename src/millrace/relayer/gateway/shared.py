@@ -19,6 +19,7 @@ from millrace.relayer.gateway.limits import (
     milliseconds,
 )
 from millrace.relayer.gateway.subscriptions import Subscriptions
+from millrace.relayer.gateway.together import Lane as Company
 from millrace.relayer.gateway.together import Together
 from millrace.relayer.gateway.traffic import Egress, HeldBytes
 from millrace.relayer.protocol import messages, reasons, topics
@@ -76,7 +77,7 @@ class Shared:
         self.unfinished = HeldBytes(
             int(max(settings.receive_burst, 2 * settings.max_message_bytes)), settings.unfinished_bytes
         )
-        self.gathering = Gathering(Together(submitter).set_out, clock)
+        self.gathering: Gathering[Company] = Gathering(Together(submitter).set_out, clock)
         self.wrong = Wrong()
         self.told = TokenBuckets(TOLD_RATE, TOLD)
         self.control = TokenBuckets(settings.control_rate, settings.control_burst)

@@ -23,7 +23,7 @@ class Claimed(NamedTuple):
     tx: bytes | None = None
     """Of what may still run, where that was asked for."""
     is_kept: bool = True
-    """Whether its holder's journal has it, as far as was told: else it may still be let go of."""
+    """Whether its holder has signed it, as far as was told: else it may still be let go of."""
 
     @property
     def is_open(self) -> bool:

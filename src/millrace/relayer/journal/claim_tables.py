@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS sums (
 );
 CREATE TABLE IF NOT EXISTS kept_up_to ( -- no column of `seats`: earlier versions read all of a row there
     seat INTEGER PRIMARY KEY,
-    position BIGINT NOT NULL      -- what was claimed up to it is in its holder's journal, or let go of
+    position BIGINT NOT NULL      -- what was claimed up to it is signed by its holder, or let go of
 ) WITH (fillfactor = 50);
 CREATE INDEX IF NOT EXISTS claims_made ON claims (seat, created_ms);
 CREATE INDEX IF NOT EXISTS claims_open ON claims (seat, created_ms) WHERE ended_ms IS NULL;

@@ -168,15 +168,18 @@ class Journal:
         except JournalError:
             await self._let_go(paid)
             raise
-        if self.sharing is not None:
-            self.sharing.kept([(row.sender, row.nonce) for row in paid])
 
     def change(self, *writes: Write) -> None:
         """Make a change as soon as the disk takes it, all its parts or none, after those before it. Never refused."""
         self._open_writer().change(*writes)
 
     def cosigned(self, signed: Sequence[Cosigned]) -> None:
-        """Keep relayer signatures, see `change`."""
+        """Keep relayer signatures, see `change`.
+
+        Only now others with our keys may say that these are accepted: before, the signing process may refuse them.
+        """
+        if self.sharing is not None:
+            self.sharing.kept([(sender, nonce) for sender, nonce, _ in signed])
         self.change(Rows(rows.take_signatures, "signatures", signed))
 
     def ended(self, ends: Sequence[rows.End], lines: Sequence[audit.Line], *further: Write) -> None:

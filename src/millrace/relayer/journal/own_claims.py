@@ -27,9 +27,9 @@ class OwnClaims:
         self._open: OrderedDict[tuple[bytes, int], int] = OrderedDict()
         """When claims that are not over were made, by the server's clock: ours may be set meanwhile."""
         self._unkept: dict[tuple[bytes, int], int] = {}
-        """What was claimed, or may have been, and is not known to be in our journal, by the position before that."""
+        """What was claimed, or may have been, and is not known to be signed, by the position before that."""
         self._kept_told = 0
-        """Up to which position the server knows all to be there."""
+        """Up to which position the server knows all to be signed."""
         self._let_go: list[tuple[bytes, int, bytes]] = []
         """What is void and never was in our journal."""
         self._failed: set[tuple[bytes, int]] = set()
@@ -45,7 +45,7 @@ class OwnClaims:
         return (sender, nonce) in self._open
 
     def kept(self, names: Iterable[tuple[bytes, int]]) -> None:
-        """These are in our journal: whoever is asked for them may say that they are accepted."""
+        """These are signed, and in our journal: whoever is asked for them may say that they are accepted."""
         for name in names:
             self._unkept.pop(name, None)
 
@@ -101,7 +101,7 @@ class OwnClaims:
         self._progress.cursor, self._progress.cursor_place = sequence, place
 
     def _kept(self) -> int:
-        """Up to which position all that was claimed is in our journal, or let go of."""
+        """Up to which position all that was claimed is signed, let go of or over."""
         return min(self._unkept.values(), default=self._position)
 
     def _take(self, written: int, now_ms: int) -> Progress:
@@ -119,9 +119,10 @@ class OwnClaims:
             progress.failed = [name for name in progress.failed if name not in names]
             self._untold |= names
         progress.open_since = min(self._open.values(), default=now_ms) - SLACK_MS  # the first need not be the oldest
-        # What is let go of is told with this; the same bytes are not claimed again before (see `_serve`).
-        self.kept(claim[:2] for claim in self._let_go)
         progress.void += self._let_go
         self._let_go = []
+        # What is void or over is told with this; the same bytes are not claimed again before (see `_serve`).
+        self.kept(claim[:2] for claim in progress.void)
+        self.kept(end[:2] for end in progress.ends)
         progress.kept = kept if (kept := self._kept()) > self._kept_told else 0
         return progress

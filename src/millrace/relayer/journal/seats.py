@@ -379,7 +379,7 @@ class Seats:
         """The same, and charge programmes for some of them in that commit, as far as their limits go.
 
         `position`: the seat's before, as far as we know; `needed`: portions, at most, if that is another number;
-        `kept`: up to which position all is in our journal. A seat that has run out and nobody has taken is renewed.
+        `kept`: up to which position all is signed. A seat that has run out and nobody has taken is renewed.
         Raises `Unavailable` where the position is another, as a statement of ours that was given up came through late.
         """
         made = await self._insert(records, position, ended_ms, needed, charges, limits, kept)

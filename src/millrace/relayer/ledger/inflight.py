@@ -64,8 +64,8 @@ class Entry(msgspec.Struct, eq=False, gc=False):
     """Whether the broadcaster has it."""
     due: float = 0.0
     """When the broadcaster sends it again, by its newest plan; 0 without one."""
-    asking: bool = False
-    """Whether the signing process is being asked for it now."""
+    asking: int = 0
+    """Questions to the signing process that are under way: of several submissions of the same bytes."""
     sign_requests: int = 0
     """Questions to the signing process that were answered with a signature, or still may be; an entry read from disk
     may have one of an earlier process."""

@@ -143,7 +143,7 @@ async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
     """The signing process's answers; whatever comes of it, the entries were asked for. Raises `SignerError`."""
     for entry in entries:
         entry.sign_requests += 1
-        entry.asking = True
+        entry.asking += 1
     try:
         return await signer.sign([entry.proto for entry in entries])
     except SignerError:
@@ -152,4 +152,4 @@ async def _ask(signer: SigningProcess, entries: list[Entry]) -> list[Answer]:
         raise
     finally:
         for entry in entries:
-            entry.asking = False
+            entry.asking -= 1

@@ -257,8 +257,8 @@ class Finisher:
             late += [item for item, _ in unsigned]
             return done
         for item, journalled in unsigned:
-            if item.entry.state == "over":  # refused, or its nonce passed while the signer worked
-                late.append(item)
+            if item.entry.state == "over" or (refusals[item.entry] and item.entry.asking):
+                late.append(item)  # refused, its nonce passed meanwhile, or the last who asked for it decides
             elif refusals[item.entry]:
                 self._answer_refused(item, refusals[item.entry])
             else:
