@@ -69,10 +69,12 @@ def used(route: Route) -> list[Pool]:
     return list({leg.trade.pool.id: leg.trade.pool for leg in route.execution.legs}.values())  # type: ignore[union-attr]
 
 
-def among(pools: Sequence[Pool], book: DictMarket, question: tuple[str, str, int]) -> Route | None:
+def among(
+    pools: Sequence[Pool], book: DictMarket, question: tuple[str, str, int], algorithm: Algorithm = "hybrid"
+) -> Route | None:
     """The best plan over nothing but these pools."""
     try:
-        return Router(pools, book).forward(*question, OPEN, "hybrid")
+        return Router(pools, book).forward(*question, OPEN, algorithm)
     except (NoRoute, PlanError):
         return None
 
@@ -126,7 +128,7 @@ def test_every_pool_of_a_plan_is_worth_its_fee(market: str, algorithm: Algorithm
             continue
         paid, pools = net(route, toll), used(route)
         for pool in pools if len(pools) > 1 else []:
-            rest = among([other for other in pools if other is not pool], found.book, question)
+            rest = among([other for other in pools if other is not pool], found.book, question, algorithm)
             if rest is not None:
                 looked += 1
                 assert net(rest, toll) <= paid + abs(paid) * tolerated + 2, (question, toll, pool.id)

@@ -70,14 +70,20 @@ def test_any_flow_is_taken_apart_to_the_unit(data: st.DataObject) -> None:
     assert len(shares) <= len(fills) - len({fill.trade.token_in for fill in fills}) + 1
     for share in shares:
         assert [hop.amount_in for hop in share.hops[1:]] == [hop.amount_out for hop in share.hops[:-1]]
-    for number, fill in enumerate(fills):  # dust may be added at the ends, never in between
-        assert (
-            sum(hop.amount_in for share in shares for hop in share.hops[1:] if hop.number == number) <= fill.amount_in
-        )
-        assert (
-            sum(hop.amount_out for share in shares for hop in share.hops[:-1] if hop.number == number)
-            <= fill.amount_out
-        )
+    for trade in {fill.trade for fill in fills}:  # dust may be added at the ends, never in between
+        same = [fill for fill in fills if fill.trade == trade]
+        sold = sum(hop.amount_in for share in shares for hop in share.hops[1:] if hop.fill.trade == trade)
+        bought = sum(hop.amount_out for share in shares for hop in share.hops[:-1] if hop.fill.trade == trade)
+        assert sold <= sum(fill.amount_in for fill in same)
+        assert bought <= sum(fill.amount_out for fill in same)
+
+
+def test_a_trade_in_pieces_is_on_one_path() -> None:
+    """Whoever reads the paths sees a pool once on each, however often the plan trades there."""
+    pieces = [("A", "X", 300, 30), ("A", "X", 700, 65), ("X", "Y", 40, 400), ("X", "Y", 55, 540)]
+    fills = [Fill(LpMove(MARKET.pools[0], sells, buys), sold, bought) for sells, buys, sold, bought in pieces]
+    (path,) = split_paths(fills, "A", "Y")
+    assert [(hop.amount_in, hop.amount_out) for hop in path.hops] == [(1000, 95), (95, 940)]
 
 
 def test_an_input_that_rounding_leaves_nothing_of_has_a_path() -> None:

@@ -141,11 +141,13 @@ class Answers(SpotGraph):
             budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
             most = BUDGET if among.plan is None else COARSE_LOOKS
             return self._settled(ask, among.plan, upper, min(budget, most), asked)
+        flow: Done | None = None
         if algorithm == "greedy":
             self._kernels.flow(search, limits)
             best, found, upper = None, None, self._bound(ask, self._kernels.bound())
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
+            flow = best
             if best is not None and _leaves_most(ask, best, found, upper):
                 return _proven(best, upper)
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
@@ -160,10 +162,15 @@ class Answers(SpotGraph):
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
         if single is None and self._plans.too_long:
             budget = 0  # no doubt about what the best path pays: it is too long
-        return self._settled(ask, best, upper, min(budget, most), asked)
+        return self._settled(ask, best, upper, min(budget, most), asked, flow)
 
-    def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, asked: Question) -> Route:
-        """The answer, after another look in integers of `budget` trades. Raises like `forward`."""
+    def _settled(
+        self, ask: Ask, best: Done | None, upper: float, budget: int, asked: Question, flow: Done | None = None
+    ) -> Route:
+        """The answer, after another look in integers of `budget` trades. Raises like `forward`.
+
+        In pieces the `flow` may pay more than what was best at once.
+        """
         allowed = HASTY_LOOKS if asked.hurry else BUDGET
         if budget and (best is None or time.monotonic() < asked.deadline):
             best = self._plans.better(ask, best, self._by_exact_path(ask, best, budget, allowed))
@@ -171,11 +178,23 @@ class Answers(SpotGraph):
             best = self._plans.better(ask, best, self._by_shorter_paths(ask, best, allowed))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
+        if asked.algorithm == "hybrid":
+            flow = None if flow is best else flow
+            best = self._plans.better(ask, self._in_pieces(ask, best), self._in_pieces(ask, flow))
         if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
             raise NoRoute("no path between tokens within the limits")
         if best is None:
             raise PlanError("no plan executes this amount")
         return _proven(best, upper)
+
+    def _in_pieces(self, ask: Ask, best: Done | None) -> Done | None:
+        """The plan with large trades in pieces, or one of fewer trades that leaves room for them."""
+        found, missing = self._plans.in_pieces(ask, best)
+        if not missing.legs or self.mispriced:
+            return found
+        limits = ask.limits._replace(pools=ask.limits.pools - missing.legs, budget=ask.limits.budget.plus(missing, -1))
+        flow = self._plans.of_flow(ask, self._kernels.flow(ask.search, limits))
+        return self._plans.better(ask, found, self._plans.in_pieces(ask, flow)[0])
 
     def _by_flow(self, ask: Ask, *, split: bool) -> tuple[Done | None, Found, float]:
         """The dual's plan within the limits (if it has one), what else there is, and the bound of any plan's output."""

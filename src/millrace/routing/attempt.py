@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from millrace.routing.candidates import Search
-from millrace.routing.costs import Table, total
+from millrace.routing.costs import NOTHING, Cost, Table, total
 from millrace.routing.execution import Walked, execute, execute_paths, portion
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
 from millrace.routing.outlets import NONE, Outlets
+from millrace.routing.pieces import pieces_of
 from millrace.routing.plan import Execution, PlanError, net_of
 from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
 from millrace.routing.walk import Walker
 
+T = TypeVar("T")
 Done = Walked | Execution  # a plan that has been walked
 
 
@@ -34,16 +37,16 @@ class Ask(NamedTuple):
     """Whether a single path could be too long for the limits."""
 
 
-class _Fees(dict[Trade, int]):
-    """What each trade adds to a plan's fee, in gas at the full price; worked out when it is first asked for."""
+class _Known(dict[Trade, T]):
+    """What is worked out of a trade when it is first asked for."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, work: Callable[[Trade], T]) -> None:
         super().__init__()
-        self._table = table
+        self._work = work
 
-    def __missing__(self, trade: Trade) -> int:
-        fee = self[trade] = self._table.fee(trade.cost(self._table))
-        return fee
+    def __missing__(self, trade: Trade) -> T:
+        found = self[trade] = self._work(trade)
+        return found
 
 
 class Plans:
@@ -62,7 +65,8 @@ class Plans:
         self._outlets = outlets
         self._walker = walker
         self._table = table
-        self._fees = _Fees(table)
+        self._fees = _Known(lambda trade: table.fee(trade.cost(table)))  # in gas at the full price
+        self._planned = _Known(lambda trade: table.planned(trade.cost(table)))
         self._has_liquidity = has_liquidity
         self.too_long = 0
         """What the best plan would have paid that was too long for the transaction, since this was last set to 0."""
@@ -122,7 +126,37 @@ class Plans:
 
     def fits(self, limits: Limits, trades: Sequence[Trade]) -> bool:
         """Whether trades hold the limits."""
-        return limits.admit(total(self._table.planned(trade.cost(self._table)) for trade in trades))
+        return limits.admit(total(map(self._planned.__getitem__, trades)))
+
+    def _fee(self, toll: float, trade: Trade) -> float:
+        """What a trade adds to the fee, in units of the output."""
+        return self._fees[trade] * toll
+
+    def _spare(self, limits: Limits, trades: Sequence[Trade]) -> Cost:
+        """What trades leave of the limits."""
+        most = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
+        return most.plus(total(map(self._planned.__getitem__, trades)), -1)
+
+    def in_pieces(self, ask: Ask, done: Done | None) -> tuple[Done | None, Cost]:
+        """The plan with large trades in pieces, if it leaves more that way, and what pieces without room would take.
+
+        Cycles are left as they are.
+        """
+        if not isinstance(done, Walked) or ask.search.cycle:
+            return done, NOTHING
+        spare = partial(self._spare, ask.limits, done.trades)
+        counts, missing = pieces_of(done, partial(self._fee, ask.limits.toll), self._planned.__getitem__, spare)
+        if not counts:
+            return done, missing
+        trades, flows = list[Trade](), list[float]()
+        for trade, sold, count in zip(done.trades, done.sold, counts, strict=True):
+            trades += [trade] * count
+            flows += [sold / count] * count
+        try:
+            more = execute(trades, flows, {ask.token_in: ask.amount_in}, ask.token_out, None, self._outlets)
+        except PlanError:
+            return done, missing
+        return self.better(ask, done, more), missing
 
     def net(self, ask: Ask, done: Done) -> int:
         """What a plan pays, less its fee where that counts: floating point may search by it, and compare."""

@@ -54,22 +54,26 @@ class Walked(NamedTuple):
         fills = [*map(_new_row, repeat(Fill), zip(self.trades, self.sold, self.bought, strict=True))]
         return Execution(legs, fills, self.amount_in, self.amount_out)
 
-    def rounding(self) -> float:
-        """What the rounding of single units makes at most of the output, relative: one unit a trade.
+    def worths(self) -> list[float]:
+        """What a unit of what each trade buys makes of the output in the end.
 
         A unit is worth what the plan makes of it: one lost in a thin branch of a split costs less than in the trunk.
         """
-        sink, lost = self.trades[-1].token_out, 0.0
+        sink, worths = self.trades[-1].token_out, list[float]()
         sales: dict[str, tuple[float, float]] = {}  # of each token: units sold, and output that they make in the end
         for trade, sold, bought in zip(reversed(self.trades), reversed(self.sold), reversed(self.bought), strict=True):
             token, unit = trade.token_out, 1.0
             if token != sink and token in sales:
                 units, made = sales[token]
                 unit = made / units
-            lost += unit
+            worths.append(unit)
             units, made = sales.get(trade.token_in, (0.0, 0.0))
             sales[trade.token_in] = (units + sold, made + bought * unit)
-        return lost / self.amount_out
+        return worths[::-1]
+
+    def rounding(self) -> float:
+        """What the rounding of single units makes at most of the output, relative: one unit a trade."""
+        return sum(self.worths()) / self.amount_out
 
 
 def portion(amount: int, part: float) -> int:

@@ -35,7 +35,8 @@ class LpTrade(Trade):
         self.i = self.j = -1
         self.token_in, self.token_out = token_in, token_out
         self.pays = self._pays
-        self.spot = 0.0
+        self.spot = self.keeps = 0.0
+        self.knots = None
         self._table = None
         self._cost = NOTHING
 

@@ -4,7 +4,8 @@ The contract works on balances, not on paths, so a plan that merges and splits h
 the input through the trades in the order in which they are executed: every trade takes what was bought first, and what
 it pays is divided between those whose units it took. So the amounts of a path fit together to the unit, a hop sells
 what the hop before it bought, and the inputs and outputs of all paths add up to the quote's. There are at most as many
-paths as trades that leave something of their token, and one more. The largest path comes first.
+paths as trades that leave something of their token, and one more; a trade in pieces is one hop. The largest comes
+first.
 """
 
 from __future__ import annotations
@@ -121,10 +122,10 @@ def _follow(held: dict[str, list[_Parcel]], fills: Sequence[Fill]) -> None:
 
 
 def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
-    """Chains of the same trades as one; the one with most of the input first."""
-    merged: dict[tuple[int, ...], list[Hop]] = {}
+    """Chains of the same trades as one, be it in several pieces; the one with most of the input first."""
+    merged: dict[tuple[tuple[str, str, str], ...], list[Hop]] = {}
     for chain in chains:
-        key = tuple([hop.number for hop in chain])
+        key = tuple([(trade.pool.id, trade.token_in, trade.token_out) for (trade, *_), *_ in chain])
         known = merged.get(key)
         merged[key] = (
             list(chain) if known is None else [_sum(one, other) for one, other in zip(known, chain, strict=True)]

@@ -30,10 +30,11 @@ DUST_PART = 10**7  # a pool with less than this part of the largest reserve of a
 class Trade:
     """One direction of one pool: token number `i` of the pool is sold for its token number `j`.
 
-    `spot` is the output per input of a very small trade, fees included; 0 where nobody has put the trade into a graph.
+    `spot` is the output per input of a very small trade, fees included, `keeps` the part of its output that stays in a
+    constant-product pool as a fee, and `knots` the curve of another; nothing where nobody has put it into a graph.
     """
 
-    __slots__ = ("_cost", "_table", "i", "j", "pays", "pool", "spot", "token_in", "token_out")
+    __slots__ = ("_cost", "_table", "i", "j", "keeps", "knots", "pays", "pool", "spot", "token_in", "token_out")
 
     pays: Callable[[int], int]
     """The pool's exact output for an amount, 0 where the pool refuses. It is made when it is first asked for."""
@@ -44,7 +45,8 @@ class Trade:
         self.j = j
         self.token_in = pool.tokens[i]
         self.token_out = pool.tokens[j]
-        self.spot = 0.0
+        self.spot = self.keeps = 0.0
+        self.knots: Knots | None = None
         self._table: Table | None = None
         self._cost = NOTHING
 
@@ -263,7 +265,7 @@ def list_edges(
     found += [(trade, _of_curve(knots)) for trade, knots in more]
     found = [(trade, shape) for trade, shape in found if shape.a > 0.0 and shape.r > 0.0]
     for trade, shape in found:
-        trade.spot = shape.r / shape.a
+        trade.spot, trade.keeps, trade.knots = shape.r / shape.a, shape.kept, shape.knots
     source = np.array([index[trade.token_in] for trade, _ in found], np.int32)
     target = np.array([index[trade.token_out] for trade, _ in found], np.int32)
     a, r, kept = (np.array([shape[k] for _, shape in found], np.float64) for k in range(3))
@@ -327,11 +329,11 @@ def with_moved(edges: Edges, trades: Mapping[int, Trade], pools: Mapping[str, Po
             raise NoCurve(f"pool {pool.id} takes no trades any more")
         if trade.i < 0:
             raise NoCurve(f"the LP units of pool {pool.id} have to be looked at anew")
-        a[number], r[number], _, knots = shape_of(pool, trade.i, trade.j, known)
+        a[number], r[number], kept, knots = shape_of(pool, trade.i, trade.j, known)
         if knots is not None:
             curves[number] = knots
-        now[number] = Trade(pool, trade.i, trade.j)
-        now[number].spot = float(r[number] / a[number])
+        now[number] = other = Trade(pool, trade.i, trade.j)
+        other.spot, other.keeps, other.knots = float(r[number] / a[number]), kept, knots
     return edges._replace(a=a, r=r, curves=curves), now
 
 
