@@ -128,7 +128,7 @@ _FIND = " UNION ALL ".join(
 _OPEN = "SELECT id, client_hash, body FROM fates WHERE is_open ORDER BY time_ms DESC LIMIT ?"
 _ENDED = (
     f"SELECT {submissions.COLUMNS}, signature, ended_ms, id, "
-    f"(SELECT failed FROM outcomes WHERE outcomes.client_hash = submissions.client_hash) FROM {submissions.SIGNED} "
+    f"(SELECT failed FROM results WHERE results.id = submissions.id) FROM {submissions.SIGNED} "
     "WHERE state IN ('finished', 'superseded', 'dropped')"
 )
 _encode = msgspec.msgpack.Encoder().encode
