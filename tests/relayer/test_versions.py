@@ -56,7 +56,7 @@ async def test_an_upgrade_from_a_kept_folder(world: Any, version: str) -> None:
     shutil.unpack_archive(KEPT / f"{version}.zip", world.folder / "relayer")
     said = json.loads((KEPT / f"{version}.json").read_text())
     service = await world.start(retention_hours=FOREVER)
-    assert service.journal.read("SELECT value FROM meta WHERE name = 'schema'") == [("5",)]
+    assert service.journal.read("SELECT value FROM meta WHERE name = 'schema'") == [("6",)]
     assert service.identity.id == said["id"]
     for pair, nonce in ((ALICE, 0), (ALICE, 1), (CAROL, 0)):
         assert await submit(world, other(pair, nonce)) == ["conflicting transaction"]

@@ -14,7 +14,7 @@ import msgspec
 from relayer_support import transfer, wallet, with_identity
 
 from millrace.chain.transaction import client_hash, to_proto
-from millrace.relayer.journal import audit, memory, outcomes, programmes, submissions
+from millrace.relayer.journal import audit, chain, memory, outcomes, programmes, submissions
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.submissions import Record
 
@@ -49,7 +49,8 @@ def over(nonce: int) -> Callable[[sqlite3.Connection], None]:
         audit.write(connection, [(5000, "settle", item.relayer or b"", item.sender, nonce, item.client_hash, 7)])
         programmes.end(connection, item.client_hash, 7, 5000)
         outcomes.write(
-            connection, [outcomes.Outcome(item.client_hash, 5000, item.relayer or b"", item.sender, None, 7, False)]
+            connection,
+            [outcomes.Outcome(item.client_hash, 5000, item.relayer or b"", item.sender, nonce, None, 7, False)],
         )
 
     return write
@@ -95,7 +96,10 @@ def contents(folder: Path) -> list[list[object]]:
     """What a reader of the journal sees, by the tables and by their indices."""
     connection = sqlite3.connect(f"{(folder / 'journal.sqlite').as_uri()}?mode=ro", uri=True)
     try:
-        seen = [sorted(connection.execute(kind.query).fetchall(), key=repr) for kind in memory.KINDS]
+        seen = [
+            sorted(connection.execute(kind.query).fetchall(), key=repr)
+            for kind in chain.there(connection, memory.KINDS)
+        ]
         nonces = "SELECT nonce, client_hash FROM submissions WHERE sender = ? ORDER BY nonce"
         return [*seen, connection.execute(nonces, (ALICE.public,)).fetchall()]
     finally:

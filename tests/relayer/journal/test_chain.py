@@ -16,10 +16,15 @@ from millrace.relayer.journal.chain import Chain, Chained, ChainError, Link
 
 WRITER = "ab" * 16
 SCHEMA = (
-    f"{audit.SCHEMA}{outcomes.SCHEMA}{submissions.SCHEMA}{chain.SCHEMA}{claims.SCHEMA}"
+    f"{audit.SCHEMA}{submissions.SCHEMA}{outcomes.SCHEMA}{chain.SCHEMA}{claims.SCHEMA}"
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
 )
-OUTCOME = outcomes.Outcome(b"c", 5, b"r", b"s", None, 7, True)
+
+
+def outcome(nonce: int) -> outcomes.Outcome:
+    """How a row ended."""
+    item = row(nonce)
+    return outcomes.Outcome(item.client_hash, 5, item.relayer or b"", item.sender, nonce, None, 7, True)
 
 
 class Book:
@@ -54,7 +59,7 @@ STEPS = {
     "sign": lambda c: submissions.take_signatures(c, [(row(n).sender, n, b"%064d" % n) for n in range(4)]),
     "sign one": lambda c: submissions.take_signatures(c, [(row(1).sender, 1, b"%064d" % 1)]),
     "audit": lambda c: audit.write(c, [(1, "reserve", b"r", b"s", nonce, b"c", 10**20) for nonce in range(40)]),
-    "outcome": lambda c: outcomes.write(c, [OUTCOME, OUTCOME]),
+    "outcome": lambda c: outcomes.write(c, [outcome(nonce) for nonce in (2, 2, 4, 9)]),
     "forget outcomes": lambda c: outcomes.prune(c, 10),
     "cursor": lambda c: c.execute("INSERT OR REPLACE INTO meta VALUES ('cursor', (SELECT count(*) FROM audit))"),
     "end": lambda c: submissions.end(
@@ -112,8 +117,9 @@ def book() -> Iterator[Book]:
         "UPDATE signatures SET id = 99 WHERE id = 1",
         "DROP TRIGGER audit_is_append_only_1; UPDATE audit SET amount = '1' WHERE id = 3",
         "DROP TRIGGER audit_is_append_only_2; DELETE FROM audit WHERE id = 3",
-        "DELETE FROM outcomes",
-        "UPDATE outcomes SET failed = 0",
+        "DELETE FROM results",
+        "UPDATE results SET failed = 0",
+        "UPDATE results SET id = 1",
         "UPDATE meta SET value = '99'",
         "DROP TRIGGER signatures_go_with_submissions",
         "UPDATE chain SET sequence = sequence + 1",

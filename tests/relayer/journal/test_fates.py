@@ -69,6 +69,37 @@ async def test_found_by_each_hash_before_and_after_it_is_written(store: Fates) -
     assert store.left_out == 0
 
 
+async def test_indices_of_whole_hashes_give_way(journal: Path) -> None:
+    """A file with those of an earlier version gets shorter ones, which find each hash, also those that begin alike."""
+    store = Fates(journal.with_name("fates.sqlite"))
+    await store.open(journal)
+    for number in (1, 2):
+        store.put(fate(number))
+    await store.close()
+    with contextlib.closing(sqlite3.connect(store.path)) as connection:
+        for name in ("sdk", "chain"):
+            connection.execute(f"DROP INDEX fates_by_{name}")
+            connection.execute(
+                f"CREATE INDEX fates_by_{name}_hash ON fates ({name}_hash) WHERE {name}_hash IS NOT NULL"
+            )
+        connection.commit()
+    again = Fates(store.path)
+    await again.open(journal)
+    assert again._connection is not None
+    plan = again._connection.execute(f"EXPLAIN QUERY PLAN {module._FIND}", {"hash": b""}).fetchall()
+    assert [row[3].partition("USING ")[2] for row in plan if row[3].startswith("S")] == [
+        "INDEX sqlite_autoindex_fates_1 (client_hash=?)",
+        "INDEX fates_by_chain (<expr>=?)",
+        "INDEX fates_by_sdk (<expr>=?)",
+    ]
+    assert not again._connection.execute("SELECT 1 FROM sqlite_master WHERE name LIKE 'fates_by_%_hash'").fetchall()
+    for number in (1, 2):
+        for name in (fate(number).client_hash, fate(number).sdk_hash, fate(number).chain_hash):
+            assert await again.find(name) == fate(number)
+    assert again.damaged == 0
+    await again.close()
+
+
 async def test_open_ones_are_taken_up_again(journal: Path) -> None:
     """A new start hears of what was open, oldest first, and what waited when the service stopped is written."""
     store = Fates(journal.with_name("fates.sqlite"))
@@ -208,7 +239,7 @@ async def test_row_53_a_file_that_turns_out_damaged_while_it_is_used(world: Any)
     known = await ended(world, 3)
     file = world.folder / "relayer" / "fates.sqlite"
     with contextlib.closing(sqlite3.connect(file)) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'fates_by_sdk_hash'").fetchone()
+        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'fates_by_sdk'").fetchone()
     data = bytearray(file.read_bytes())
     data[(page - 1) * 4096 : page * 4096] = b"\xff" * 4096
     file.write_bytes(data)

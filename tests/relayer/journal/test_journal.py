@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import threading
 import time
@@ -16,14 +17,18 @@ from relayer_support import RELAYERS, start, submit, transfer, wallet, with_iden
 
 from millrace.chain import address
 from millrace.chain.transaction import client_hash, to_proto
-from millrace.relayer.journal import audit, checkpoints, versions
+from millrace.relayer.journal import audit, checkpoints, identity, memory, versions
 from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal, _connect
+from millrace.relayer.journal.mark import Mark
+from millrace.relayer.journal.outcomes import Outcome
+from millrace.relayer.journal.outcomes import prune as prune_outcomes
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import Record, origin_text
 from millrace.relayer.journal.writer import JournalError, NonceTaken
+from millrace.relayer.rules.policy import CallName
 from millrace.relayer.rules.stages import cosigned, hash_of
 from millrace.runtime.settings import Secret
 from waiting import until
@@ -268,6 +273,70 @@ def old_file(path: Path, version: str, records: list[Record]) -> None:
         )
     connection.commit()
     connection.close()
+
+
+OLD_OUTCOMES = """
+CREATE TABLE outcomes (
+    client_hash BLOB PRIMARY KEY, time_ms INTEGER NOT NULL, relayer BLOB NOT NULL, sender BLOB NOT NULL, contract BLOB,
+    function TEXT, cost TEXT NOT NULL, failed INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX outcomes_time ON outcomes (time_ms);
+INSERT INTO outcomes SELECT client_hash, time_ms, relayer, sender, contract, function, paid, failed
+    FROM results JOIN submissions USING (id);
+INSERT INTO outcomes SELECT zeroblob(32), 1, relayer, sender, NULL, NULL, '1', 0 FROM submissions LIMIT 1;
+DROP TRIGGER results_go_with_submissions;
+DROP TABLE results;
+UPDATE meta SET value = '5' WHERE name = 'schema';
+"""
+"""Back to outcomes by their hash, one of them of a submission that is forgotten."""
+
+
+async def test_outcomes_of_an_earlier_version_are_kept_by_their_submissions(tmp_path: Path) -> None:
+    """They are the same after the file is brought up to date, which the chain says, and one that is there stays."""
+    path, items = tmp_path / "journal.sqlite", [row(nonce) for nonce in (1, 2)]
+    calls = None, CallName(b"c" * 32, "claim")
+    ended = [
+        Outcome(item.client_hash, 5 - item.nonce, item.relayer or b"", ALICE.public, item.nonce, call, 7, call is None)
+        for item, call in zip(items, calls, strict=True)
+    ]
+    journal = Journal(path)
+    journal.open()
+    await journal.adopt(items, [], [], ended)
+    await journal.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.executescript(OLD_OUTCOMES)
+    owner = identity.read(tmp_path)
+    memory.accept(path, Mark(memory.mark_place(path, ""), owner.id), owner)
+    for _ in range(2):  # the second time there is nothing left to do
+        journal = Journal(path)
+        journal.open()
+        assert journal.outcomes_since(0) == ended[::-1]
+        assert journal.failed_since(0) == [(ALICE.public, 1)]
+        again = [msgspec.structs.replace(item, failed=not item.failed) for item in ended]
+        await journal.adopt([], [], [], again)
+        assert journal.outcomes_since(0) == ended[::-1]
+        await journal.close()
+
+
+async def test_a_row_stays_as_long_as_its_outcome_counts(tmp_path: Path) -> None:
+    """Outcomes are forgotten from the oldest row on, up to the first that counts, and rows after their outcomes."""
+    journal = Journal(tmp_path / "journal.sqlite")
+    journal.open()
+    items = [row(nonce) for nonce in (1, 2, 3)]
+    times = 10, 30, 20
+    ended = [
+        Outcome(item.client_hash, at, item.relayer or b"", ALICE.public, item.nonce, None, 7, False)
+        for item, at in zip(items, times, strict=True)
+    ]
+    ends = [(item.sender, item.nonce, item.client_hash, "finished", "7", 5) for item in items]
+    await journal.adopt(items, ends, [], ended)
+    for before, left in ((10, [1, 2, 3]), (25, [2, 3]), (31, [])):
+        journal.change(lambda connection, before=before: prune_outcomes(connection, before))
+        journal.prune(1_000)
+        await journal.written()
+        assert journal.read("SELECT nonce FROM submissions") == [(nonce,) for nonce in left]
+        assert sorted(item.nonce for item in journal.outcomes_since(0)) == left
+    await journal.close()
 
 
 def signed_row(nonce: int, **changes: object) -> Record:

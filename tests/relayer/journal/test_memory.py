@@ -347,7 +347,7 @@ async def test_a_journal_without_programmes_gets_their_tables(tmp_path: Path) ->
     assert before is not None
     for nonce in (200, 201):  # the second time nothing is left to be done
         again = opened(path)
-        assert again.read("SELECT value FROM meta WHERE name = 'schema'") == [("5",)]
+        assert again.read("SELECT value FROM meta WHERE name = 'schema'") == [("6",)]
         assert len(programmes.charges(again.read)) == nonce - 200
         await again.append([row(nonce)], [charge(nonce)])
         await again.close()

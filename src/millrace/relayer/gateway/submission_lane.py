@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import Coroutine, Sequence
@@ -223,9 +222,10 @@ class SubmissionLane:
 
     def _origin(self, request: Relay | Broadcast, since: float) -> Origin:
         """What a submission asks for, and for whom."""
-        person = ""
-        with contextlib.suppress(Refused):  # its key was taken away since it was admitted
+        try:
             person = self._shared.submitter.person_of(self._session.authorization)
+        except Refused:  # its key was taken away since it was admitted
+            person = ""
         action, tracer, waited = messages.action_of(request), self._shared.tracer, self._shared.clock() - since
         trace = tracer.begin(action, request.traceparents, waited=waited, sample=True) if tracer.on else None
         return Origin(action, self._session.client, person, trace=trace)

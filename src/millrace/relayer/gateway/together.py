@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+import msgspec
 from msgspec import Raw
 
 from millrace.relayer.protocol.messages import Relay
@@ -40,7 +41,7 @@ class Lane(Protocol):
     def fail(self) -> None: ...
 
 
-class Short(NamedTuple):
+class Short(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A submission of one transaction."""
 
     lane: Lane

@@ -119,7 +119,7 @@ class Chain:
         connection.told, connection.told_rows = [], 0
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA recursive_triggers = ON")  # else `INSERT OR REPLACE` deletes unnoticed
-        connection.executescript(_watch(_there(connection, kinds)))
+        connection.executescript(_watch(there(connection, kinds)))
 
     def begin(self) -> None:
         """A transaction has just begun."""
@@ -301,7 +301,7 @@ def _write(connection: sqlite3.Connection, writer: str, link: Link, there: int) 
 def _total(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: str, progress: Callable[[int], None]) -> int:
     """The sum over all rows, and over the schema."""
     total, rows, told = schema_sum(connection, kinds, writer), 0, time.monotonic()
-    for kind in _there(connection, kinds):
+    for kind in there(connection, kinds):
         cursor = connection.execute(kind.query)
         while found := cursor.fetchmany(_ROWS_BETWEEN_LOOKS):
             total += sum_of(map(content, found), writer)
@@ -312,7 +312,7 @@ def _total(connection: sqlite3.Connection, kinds: Sequence[Kind], writer: str, p
     return total % _MODULUS
 
 
-def _there(connection: sqlite3.Connection, kinds: Sequence[Kind]) -> list[Kind]:
+def there(connection: sqlite3.Connection, kinds: Sequence[Kind]) -> list[Kind]:
     """The kinds that have a table: a file of an earlier version lacks some, and one that lost some another schema."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     return [kind for kind in kinds if kind.table in tables]

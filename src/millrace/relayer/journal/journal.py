@@ -45,8 +45,8 @@ _SHARED_COMMITS = "shared_commits"
 
 _SCHEMA = f"""
 {audit.SCHEMA}
-{outcomes.SCHEMA}
 {rows.SCHEMA}
+{outcomes.SCHEMA}
 {chain.SCHEMA}
 {claims.SCHEMA}
 {programmes.SCHEMA}
@@ -312,7 +312,7 @@ class Journal:
         """Forget submissions that were over before a time; the audit log is kept for ever.
 
         What a key of ours paid for within the last hour stays: a quota of its IP address still counts it. So does what
-        it paid for a known person within the last day, which their budget counts.
+        it paid for a known person within the last day, which their budget counts, and what has an outcome that counts.
         """
         now_ms = time.time_ns() // 1_000_000
         recent_ms, day_ms = now_ms - QUOTA_MS, now_ms - BUDGET_MS
@@ -320,7 +320,8 @@ class Journal:
         def write(connection: sqlite3.Connection) -> None:
             connection.execute(
                 "DELETE FROM submissions WHERE ended_ms < ? AND (relayer IS NULL OR created_ms < ?) "
-                "AND (relayer IS NULL OR NOT instr(ip, ' ') OR created_ms < ?)",
+                "AND (relayer IS NULL OR NOT instr(ip, ' ') OR created_ms < ?) "
+                "AND id NOT IN (SELECT id FROM results)",
                 (before_ms, recent_ms, day_ms),
             )
 
@@ -524,8 +525,7 @@ class Journal:
     def failed_since(self, time_ms: int) -> list[tuple[bytes, int]]:
         """Sender and nonce of what our keys paid for and failed since `time_ms`."""
         return self.read(
-            "SELECT sender, nonce FROM outcomes JOIN submissions USING (client_hash, sender) "
-            "WHERE failed AND time_ms >= ?",
+            "SELECT sender, nonce FROM results JOIN submissions USING (id) WHERE failed AND time_ms >= ?",
             (time_ms,),
         )
 
@@ -533,7 +533,7 @@ class Journal:
         """What our keys paid for since `time_ms` without it being known yet whether it failed."""
         found = self.read(
             f"{rows.SELECT} WHERE relayer IS NOT NULL AND state = 'finished' AND ended_ms >= ? "
-            "AND client_hash NOT IN (SELECT client_hash FROM outcomes)",
+            "AND id NOT IN (SELECT id FROM results)",
             (time_ms,),
         )
         return [rows.record(row) for row in found]
@@ -592,13 +592,14 @@ def drop_write_off(connection: sqlite3.Connection, client_hash: bytes) -> None:
 def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> Link:
     """Make the tables that are missing, bring earlier versions up to date; the last link after that, in one commit."""
     to_this_version = bring_up_to_date(connection)
-    before = _unwatched(connection, owner)
+    kinds = (memory.META, outcomes.KIND, outcomes.BEFORE) if to_this_version else (memory.META,)
+    before = _unwatched(connection, owner, kinds)
     connection.executescript(f"BEGIN IMMEDIATE;{to_this_version}{_SCHEMA}")
     try:
         if last is None:
             identity.bind(connection, owner)
             last = chain.begin(connection, memory.KINDS, owner.id)
-        elif (after := _unwatched(connection, owner)) != before:
+        elif (after := _unwatched(connection, owner, kinds)) != before:
             last = chain.extend(connection, owner.id, last, after - before)
     except BaseException:
         connection.execute("ROLLBACK")
@@ -607,10 +608,10 @@ def _begin(connection: Chained, owner: identity.Identity, last: Link | None) -> 
     return last
 
 
-def _unwatched(connection: sqlite3.Connection, owner: identity.Identity) -> int:
-    """The sum over what bringing a file up to date changes: tables, and the version in `meta`."""
-    rows = connection.execute(memory.META.query).fetchall()
-    return chain.schema_sum(connection, memory.KINDS, owner.id) + chain.sum_of(map(chain.content, rows), owner.id)
+def _unwatched(connection: sqlite3.Connection, owner: identity.Identity, kinds: Sequence[chain.Kind]) -> int:
+    """The sum over what bringing a file up to date changes: tables, and rows of these kinds."""
+    found = [row for kind in chain.there(connection, kinds) for row in connection.execute(kind.query)]
+    return chain.schema_sum(connection, memory.KINDS, owner.id) + chain.sum_of(map(chain.content, found), owner.id)
 
 
 def _connect(path: Path, kind: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:

@@ -40,6 +40,7 @@ KINDS = (
     *submissions.KINDS,
     audit.KIND,
     outcomes.KIND,
+    outcomes.BEFORE,
     META,
     Kind("claim", "imported_claims", ("{}sender", "{}client_hash"), ("{}nonce",)),
     Kind("first", "first_seen", ("{}sender",), ("{}epoch", "{}nonce")),

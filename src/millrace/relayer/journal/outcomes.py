@@ -4,105 +4,103 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from millrace.chain.address import is_contract
-from millrace.relayer.journal.chain import Kind, content, tell
+from millrace.relayer.journal.chain import Kind, content
+from millrace.relayer.journal.submissions import Beside, put_beside
 from millrace.relayer.rules.policy import CallName, Target
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS outcomes (
-    client_hash BLOB PRIMARY KEY,
+CREATE TABLE IF NOT EXISTS results (
+    id INTEGER PRIMARY KEY,       -- of the submission
     time_ms INTEGER NOT NULL,
-    relayer BLOB NOT NULL,
-    sender BLOB NOT NULL,
     contract BLOB,                -- called by it; NULL for a transfer
     function TEXT,
-    cost TEXT NOT NULL,           -- what the relayer paid, atomic units
+    paid TEXT NOT NULL,           -- by the relayer, atomic units
     failed INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS outcomes_time ON outcomes (time_ms);
+);
+CREATE TRIGGER IF NOT EXISTS results_go_with_submissions BEFORE DELETE ON submissions
+    BEGIN DELETE FROM results WHERE id = old.id; END;
 """
 
 KIND = Kind(
+    "result",
+    "results",
+    ("(SELECT client_hash FROM submissions WHERE submissions.id = {}id)", "{}contract"),
+    ("{}time_ms", "{}function", "{}paid", "{}failed"),
+    told=True,
+)
+BEFORE = Kind(
     "outcome",
     "outcomes",
     ("{}client_hash", "{}relayer", "{}sender", "{}contract"),
     ("{}time_ms", "{}function", "{}cost", "{}failed"),
-    told=True,
 )
-
-OUTCOMES_AT_ONCE = 32
-
-_Row = tuple[bytes, int, bytes, bytes, bytes | None, str | None, str, int]
-"""The values of a row."""
+"""The same of files of earlier versions, whose rows lay in the order of their hashes, and so in a page each."""
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """The end of one sponsored transaction; a row of the table."""
+    """The end of one sponsored transaction."""
 
     client_hash: bytes
     time_ms: int
     relayer: bytes
     sender: bytes
+    nonce: int
     call: CallName | None
     cost: int
     failed: bool
 
 
 def write(connection: sqlite3.Connection, outcomes: Sequence[Outcome]) -> None:
-    """Append outcomes, where there is none of the transaction yet; the caller commits."""
-    for start in range(0, len(outcomes), OUTCOMES_AT_ONCE):
-        part = outcomes[start : start + OUTCOMES_AT_ONCE]
-        rows = {item.client_hash: _row(item) for item in reversed(part)}  # the first of each is the one that stays
-        values = [value for row in rows.values() for value in row]
-        there = connection.execute(_insert(len(rows)), values).fetchall()
-        tell(connection, len(there), [_content(rows[client_hash]) for (client_hash,) in there])
+    """Keep outcomes, where there is none of the transaction yet; the caller commits."""
+    put_beside(connection, _RESULTS, [_row(item) for item in outcomes])
 
 
-def _row(item: Outcome) -> _Row:
+def _row(item: Outcome) -> tuple[Any, ...]:
     contract, function = item.call or (None, None)
     return (
-        item.client_hash, item.time_ms, item.relayer, item.sender, contract, function, str(item.cost), int(item.failed)
+        item.sender, item.nonce, item.client_hash, item.time_ms, contract, function, str(item.cost), int(item.failed)
     )  # fmt: skip
 
 
-def _content(row: _Row) -> bytes:
+def _content(row: tuple[Any, ...]) -> bytes:
     """What `KIND` keeps of a row."""
-    client_hash, time_ms, relayer, sender, contract, function, cost, failed = row
-    return content(("outcome", client_hash, relayer, sender, contract, time_ms, function, cost, failed))
+    _, _, client_hash, time_ms, contract, function, paid, failed = row
+    return content(("result", client_hash, contract, time_ms, function, paid, failed))
 
 
-@lru_cache(OUTCOMES_AT_ONCE)
-def _insert(count: int) -> str:
-    """The statement that appends so many outcomes and answers with those that are new."""
-    rows = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?)"] * count)
-    return f"INSERT INTO outcomes VALUES {rows} ON CONFLICT DO NOTHING RETURNING client_hash"
+_RESULTS = Beside(
+    "results SELECT id, column4, column5, column6, column7, column8", 8, " AND client_hash = column3", _content
+)
 
 
 def since(read: Read, time_ms: int) -> list[Outcome]:
     """Outcomes since `time_ms`, oldest first."""
     rows = read(
-        "SELECT client_hash, time_ms, relayer, sender, contract, function, cost, failed FROM outcomes "
-        "WHERE time_ms >= ? ORDER BY time_ms",
+        "SELECT client_hash, time_ms, relayer, sender, nonce, contract, function, paid, failed "
+        "FROM results JOIN submissions USING (id) WHERE time_ms >= ? ORDER BY time_ms",
         (time_ms,),
     )
     return [
         Outcome(
-            client, at, relayer, sender, CallName(contract, function) if contract else None, int(cost), bool(failed)
+            client, at, key, sender, nonce, CallName(contract, function) if contract else None, int(paid), bool(failed)
         )
-        for client, at, relayer, sender, contract, function, cost, failed in rows
+        for client, at, key, sender, nonce, contract, function, paid, failed in rows
     ]
 
 
 def prune(connection: sqlite3.Connection, before_ms: int) -> None:
-    """Forget what no window reaches back to."""
-    connection.execute("DELETE FROM outcomes WHERE time_ms < ?", (before_ms,))
+    """Forget what no window reaches back to, from the oldest submission on up to the first that counts."""
+    first = "SELECT id FROM results WHERE time_ms >= ? ORDER BY id LIMIT 1"
+    connection.execute(
+        f"DELETE FROM results WHERE id < coalesce(({first}), (SELECT max(id) + 1 FROM results))", (before_ms,)
+    )
 
 
 def call_of(target: Target) -> CallName | None:

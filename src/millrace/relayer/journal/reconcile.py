@@ -263,7 +263,7 @@ class _Reconciling:
         lost = [
             Outcome(
                 item.record.client_hash, item.ended_ms or self._now_ms, item.record.relayer or b"", item.record.sender,
-                None, item.record.cost or 0, failed=True,
+                item.record.nonce, None, item.record.cost or 0, failed=True,
             )
             for item in items
         ]  # fmt: skip

@@ -7,9 +7,9 @@ last pages of both and a few of the index. Rows by sender, which grew when they 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -148,12 +148,6 @@ def _insert(count: int) -> str:
 
 
 @lru_cache(ROWS_AT_ONCE)
-def _keep(count: int) -> str:
-    """The statement that keeps the signatures of so many `Cosigned`, where their rows are there."""
-    return f"INSERT INTO signatures SELECT id, column3 {_there(count)}"
-
-
-@lru_cache(ROWS_AT_ONCE)
 def _end(count: int) -> str:
     """The statement that writes so many `End`s."""
     return (
@@ -163,11 +157,48 @@ def _end(count: int) -> str:
     )
 
 
-def _there(count: int) -> str:
-    """Those of so many `Cosigned` whose rows are there."""
+class Beside(NamedTuple):
+    """A table that has at most one row of a submission, under the same number: who ends together lies together."""
+
+    insert: str
+    width: int
+    """Values of what is put: sender and nonce, and more."""
+    which: str
+    """Of the rows with this sender and nonce, …"""
+    content: Callable[[tuple[Any, ...]], bytes]
+    """What the chain keeps of these values."""
+
+
+def put_beside(connection: sqlite3.Connection, table: Beside, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Put rows where those of their submissions are there, and nothing is in their place."""
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        _put_part(connection, table, rows[start : start + ROWS_AT_ONCE])
+
+
+def _put_part(connection: sqlite3.Connection, table: Beside, part: Sequence[tuple[Any, ...]]) -> None:
+    values = [value for row in part for value in row]
+    try:
+        put = connection.execute(f"INSERT INTO {table.insert} {_there(table, len(part))}", values).rowcount
+    except sqlite3.IntegrityError as error:  # one of them is there already
+        if error.sqlite_errorname != "SQLITE_CONSTRAINT_PRIMARYKEY":
+            raise
+        if len(part) > 1:
+            for row in part:
+                _put_part(connection, table, [row])
+        return
+    if put < len(part):  # the rows of the others are gone
+        columns = ", ".join(f"column{number + 1}" for number in range(table.width))
+        part = connection.execute(f"SELECT {columns} {_there(table, len(part))}", values).fetchall()
+    tell(connection, put, map(table.content, part))
+
+
+@lru_cache(2 * ROWS_AT_ONCE)
+def _there(table: Beside, count: int) -> str:
+    """So many of a table's rows, as far as their submissions are there."""
+    row = f"({', '.join('?' * table.width)})"
     return (
-        f"FROM (VALUES {', '.join(['(?, ?, ?)'] * count)}) "
-        "CROSS JOIN submissions ON sender = column1 AND nonce = column2"
+        f"FROM (VALUES {', '.join([row] * count)}) "
+        f"CROSS JOIN submissions ON sender = column1 AND nonce = column2{table.which}"
     )
 
 
@@ -229,24 +260,16 @@ def _contents(item: Record) -> tuple[bytes, bytes]:
 
 def take_signatures(connection: sqlite3.Connection, rows: Sequence[Cosigned]) -> None:
     """Keep what our keys have signed; made twice they are the same."""
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        _keep_part(connection, rows[start : start + ROWS_AT_ONCE])
+    put_beside(connection, _SIGNATURES, rows)
 
 
-def _keep_part(connection: sqlite3.Connection, part: Sequence[Cosigned]) -> None:
-    values = [value for row in part for value in row]
-    try:
-        kept = connection.execute(_keep(len(part)), values).rowcount
-    except sqlite3.IntegrityError as error:  # one of them is there already
-        if error.sqlite_errorname != "SQLITE_CONSTRAINT_PRIMARYKEY":
-            raise
-        if len(part) > 1:
-            for row in part:
-                _keep_part(connection, [row])
-        return
-    if kept < len(part):  # the rows of the others are gone
-        part = connection.execute(f"SELECT column1, column2, column3 {_there(len(part))}", values).fetchall()
-    tell(connection, kept, [content(("signature", sender, signature, nonce)) for sender, nonce, signature in part])
+def _content_of_signature(row: tuple[Any, ...]) -> bytes:
+    """What the last of `KINDS` keeps of a `Cosigned`."""
+    sender, nonce, signature = row
+    return content(("signature", sender, signature, nonce))
+
+
+_SIGNATURES = Beside("signatures SELECT id, column3", 3, "", _content_of_signature)
 
 
 def end(connection: sqlite3.Connection, ends: Sequence[End]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import sqlite3
 
-from millrace.relayer.journal import submissions
+from millrace.relayer.journal import outcomes, submissions
 from millrace.relayer.journal.advice import UnknownVersion
 
 log = logging.getLogger(__name__)
 
-VERSION = 5
+VERSION = 6
 """1 kept the hash of the bytes to be signed; 1 and 2 kept rows by sender, with our signature inside the transaction;
-3 had no chain; 4 no programmes."""
+3 had no chain; 4 no programmes; 5 kept outcomes by their hash."""
 
 _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
 
@@ -23,7 +23,7 @@ _SIZE = 67
 
 
 def bring_up_to_date(connection: sqlite3.Connection) -> str:
-    """Make a file of version 1 or 2 one of version 3, in one commit; what makes one of this version from that or 4.
+    """Make a file of version 1 or 2 one of version 3, in one commit; what makes one of this version from that or later.
 
     Raises `sqlite3.Error`. `check_known` comes first.
     """
@@ -36,7 +36,10 @@ def bring_up_to_date(connection: sqlite3.Connection) -> str:
             _mend_signed_twice(connection)
         connection.executescript(_FROM_2)
         found = "3"
-    return {"3": _FROM_3, "4": _FROM_4}.get(found, "")
+    if found == str(VERSION):
+        return ""
+    has_outcomes = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'outcomes'").fetchone()
+    return (_FROM_3 if found == "3" else "") + (_FROM_5 if has_outcomes else "") + _TO_THIS
 
 
 def check_known(connection: sqlite3.Connection) -> None:
@@ -50,10 +53,13 @@ def check_known(connection: sqlite3.Connection) -> None:
             )
 
 
-_FROM_4 = f"UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';"
-_FROM_3 = f"""
-DROP TRIGGER IF EXISTS signatures_go_with_submissions;
-{_FROM_4}
+_TO_THIS = f"UPDATE meta SET value = '{VERSION}' WHERE name = 'schema';"
+_FROM_3 = "DROP TRIGGER IF EXISTS signatures_go_with_submissions;"
+_FROM_5 = f"""
+{outcomes.SCHEMA}
+INSERT INTO results SELECT id, time_ms, contract, function, outcomes.cost, failed
+    FROM submissions CROSS JOIN outcomes USING (client_hash);
+DROP TABLE outcomes;
 """
 _FROM_2 = f"""
 BEGIN IMMEDIATE;

@@ -12,7 +12,9 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from millrace.relayer.journal.chain import Chain, may_be_in_log, roll_back
 from millrace.relayer.journal.mark import Mark
@@ -27,7 +29,7 @@ LAZY_SECONDS = 0.01
 """A change nobody waits for is written with the next group, or by itself when none was written for so long."""
 
 
-class Rows(NamedTuple):
+class Rows(msgspec.Struct, frozen=True, eq=False, gc=False):
     """Rows for a table; those of all changes of a commit go in together: each statement is a turn with the interpreter.
 
     They wait for the end of the commit, for another statement about the same table, or for a change that is no `Rows`.
@@ -63,7 +65,7 @@ class _InDoubt(_DiskError):
     """The end came before it could be seen to that no start finds the changes: nobody is told that they failed."""
 
 
-class _Change(NamedTuple):
+class _Change(msgspec.Struct, frozen=True, eq=False, gc=False):
     writes: tuple[Write, ...]
     done: asyncio.Future[None] | None
     """Who waits for it; what nobody waits for is tried again when the disk fails."""

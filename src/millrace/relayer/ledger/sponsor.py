@@ -370,7 +370,9 @@ class Sponsor:
         now = self._clock()
         call = outcomes.call_of(followed.target)
         who = followed.who
-        outcome = Outcome(followed.client_hash, self._wall_ms(), who.key, who.sender, call, followed.cost, failed)
+        outcome = Outcome(
+            followed.client_hash, self._wall_ms(), who.key, who.sender, followed.nonce, call, followed.cost, failed
+        )
         self.reputation.learn(outcome.sender, outcome.call, failed, now, self.policy.quotas, outcome.client_hash)
         if followed.undecided is not None:
             self.budgets.decide(followed.undecided, now, failed=failed)
