@@ -126,7 +126,7 @@ def execute(
     while amounts.keys() <= {trade.token_in for trade in kept}:
         if stocks:
             kept, parts = stocks_first(kept, parts)
-        modes, values = _modes(kept, parts, {} if relative else amounts, whole)
+        modes, values = choose_modes(kept, parts, {} if relative else amounts, whole)
         try:
             return _run(kept, modes, values, amounts, token_out, outlets, bounded=stocks)
         except Refused as refused:
@@ -155,12 +155,19 @@ def _leave_out(refused: Refused, trades: list[Trade], flows: list[float], sink: 
     drop_dead_ends(trades, sink, flows)
 
 
-def _modes(
-    trades: Sequence[Trade], flows: Sequence[float], amounts: Mapping[str, int], whole: float | None
+def choose_modes(
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    whole: float | None,
+    aside: Mapping[str, float] = {},
 ) -> tuple[list[int], list[int]]:
-    """Amount modes and their values; fixed are parts of `amounts`, of at most one token."""
+    """Amount modes and their values; fixed are parts of `amounts`, of at most one token.
+
+    What is `aside` of tokens, in the unit of the flows, is not for these trades.
+    """
     modes, values = [contract.ALL] * len(trades), [0] * len(trades)
-    after: dict[str, float] = {}  # flow of a token's sales from here on
+    after = dict(aside)  # flow of a token's sales from here on, and what is left of it then
     fixed: list[int] = []
     for k in range(len(trades) - 1, -1, -1):
         token, flow = trades[k].token_in, flows[k]

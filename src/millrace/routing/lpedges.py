@@ -61,10 +61,6 @@ class LpTrade(Trade):
         """The largest input worth asking."""
         return MAX_AMOUNT
 
-    def walk(self, walker: Walker, mode: int, value: int) -> None:
-        """Take the trade's steps. Raises `PlanError`."""
-        raise NotImplementedError
-
     def _pays(self, amount: int) -> int:
         raise NotImplementedError
 

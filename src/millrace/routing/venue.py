@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,6 +66,10 @@ class Trade:
     def needs(self, wanted: int) -> int:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
         return self.pool.amount_in(self.i, self.j, max(wanted, least_output(self.pool)))
+
+    def walk(self, vault: Any, mode: int, value: int) -> None:
+        """Take the trade's steps in a vault, see `walk.py`. Raises `PlanError`."""
+        vault.swap(self, mode, value)
 
 
 def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
