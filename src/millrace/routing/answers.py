@@ -146,8 +146,6 @@ class Answers(SpotGraph):
             best, found, upper = None, None, self._bound(ask, self._kernels.bound())
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
-            if best is not None and _leaves_most(ask, best, found, upper):
-                return _proven(best, upper)
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
         single = self._plans.of_paths(ask, [path], [1.0], best) if path else None
@@ -315,14 +313,6 @@ class Answers(SpotGraph):
     def _net(self, route: Route, limits: Limits) -> int:
         """What an answer pays, less its fee."""
         return net_of(route.execution, self.table, limits.toll)
-
-
-def _leaves_most(ask: Ask, flow: Done, found: Found, upper: float) -> bool:
-    """Whether no other plan can pay a unit more, nor a single path leave more after its fee."""
-    if flow.amount_out + 1 <= upper or rounding(flow) > NEGLIGIBLE:
-        return False
-    single = found.single if ask.limits.toll > 0.0 else []
-    return not single or (isinstance(flow, Walked) and flow.trades == single)
 
 
 def _proven(done: Done, upper: float) -> Route:

@@ -24,8 +24,10 @@ from millrace.routing.paths import split_paths
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, Router
 from millrace.routing.stage import sell_flow, sell_paths
-from millrace.routing.venue import tradable
+from millrace.routing.venue import Trade, tradable
 from millrace.routing.walk import Walker
+
+Paths = list[tuple[list[Trade], float]]
 
 REFINEMENTS = 3
 """Times a division is moved to one that leaves the deposit nothing to sell, as long as that pays more."""
@@ -147,6 +149,11 @@ class Desk(NamedTuple):
                 if whole > 0.0:
                     yield tuple(worth[k] / whole if k in chosen else 0.0 for k in range(len(worth)))
 
+    def sale(self, token: str, amount: int, before: Pool | None, sink: str) -> Execution:
+        """A plan that sells a balance, redeemed in pool `before` (None: as it is). Raises `PlanError`."""
+        vault, amounts, limits = self._begin(token, amount, before)
+        return self.sell(vault, amounts, sink, limits).done(sink)
+
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
         vault, table = Walker(token_in, amount, self.router.outlets), self.router.table
@@ -175,10 +182,10 @@ class Desk(NamedTuple):
         if self.algorithm != "greedy":
             ways.append(lambda: self._by_flow(vault, given, sink, limits))
         if self.algorithm != "lagrangian":
-            ways.append(lambda: self._by_paths(vault, given, sink, limits))
+            ways.append(lambda: self._by_paths(vault, given, sink, limits, self.router.find_paths))
         found = [done for way in ways if (done := _tried(way)) is not None]
         if not found:
-            return self._by_exact_paths(vault, given, sink, limits)
+            return self._by_paths(vault, given, sink, limits, self._exact_path)
         return max(found, key=lambda done: done.balances[sink])
 
     def _by_flow(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
@@ -188,24 +195,20 @@ class Desk(NamedTuple):
             raise PlanError("a token remains unsold")
         return done
 
-    def _by_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
+    def _by_paths(
+        self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits, find: Callable[..., Paths]
+    ) -> Walker:
+        share = limits.shared(len(amounts))
         for token, amount in amounts.items():
-            given = vault.balances[token] if token in whole else amount
-            vault = sell_paths(vault, self.router.find_paths(token, sink, given, share), token, given)
+            vault = sell_paths(vault, find(token, sink, amount, share), token, amount)
         return vault
 
-    def _by_exact_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
-        for token, amount in amounts.items():
-            if not self.router.connected(token, sink):
-                raise PlanError(f"no path from {token} to {sink}")
-            given = vault.balances[token] if token in whole else amount
-            path = self.router.exact_path(token, sink, given, share)
-            if path is None:
-                raise PlanError("no path can execute this amount")
-            vault = sell_paths(vault, [(path, 1.0)], token, given)
-        return vault
+    def _exact_path(self, token: str, sink: str, amount: int, limits: Limits) -> Paths:
+        """The best single path in whole units. Raises `PlanError`."""
+        path = self.router.exact_path(token, sink, amount, limits) if self.router.connected(token, sink) else None
+        if path is None:
+            raise PlanError("no path can execute this amount")
+        return [(path, 1.0)]
 
     def _deposit(
         self, vault: Walker, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float], limits: Limits
@@ -263,11 +266,6 @@ class Desk(NamedTuple):
         return sum(part * self.router.rate(owned, numeraire) for owned, part in income.items()) / price
 
 
-def _whole(vault: Walker, amounts: Mapping[str, int]) -> set[str]:
-    """The tokens that are to be sold to the last unit: what rounding leaves of them on the way goes along."""
-    return {token for token, amount in amounts.items() if vault.balances[token] == amount}
-
-
 def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table: Table) -> bool:
     """Whether a plan, taken apart into paths, holds the limits.
 
@@ -297,18 +295,6 @@ def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple
     """The division of one that makes a deposit sell a part of a token: that is turned into the other one beforehand."""
     share = shares[sold] * (1.0 - part)
     return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
-
-
-def redeem_and_sell(router: Router, pool: Pool, token: str, amount: int, sink: str, limits: Limits) -> Execution:
-    """A plan that redeems a balance at its issuer and sells what that pays along paths. Raises `PlanError`.
-
-    Every amount is relative to what the vault then holds, so the legs can follow others in one call.
-    """
-    vault = Walker(token, amount, router.outlets)
-    vault.withdraw(pool)
-    amounts = {name: vault.balances[name] for name in pool.tokens}
-    less = limits.less(router.table.planned(router.table.withdrawal(pool)))
-    return Desk(router, limits, limits, "greedy").sell(vault, amounts, sink, less).done(sink)
 
 
 def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:

@@ -14,8 +14,8 @@ from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
 from millrace.routing.costs import NOTHING, Table
-from millrace.routing.execution import execute, execute_paths
-from millrace.routing.liquidity import Desk, Issuers, redeem_and_sell, ways, within
+from millrace.routing.execution import execute
+from millrace.routing.liquidity import Desk, Issuers, ways, within
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of, taken_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
@@ -264,35 +264,18 @@ class Planner:
 
         Whichever pays most: without the edges astray or over them, an LP token sold as it is or redeemed.
         """
-        sold, issuer = (token, amount, token_out, limits), self._issuers.redeems(token)
         found: list[Execution] = []
         refusal = PlanError("no path between tokens")
         for router in dict.fromkeys((self.router, self.router.whole)):
-            plans: list[Callable[[], Execution]] = []
-            if router.connected(token, token_out):
-                plans.append(partial(self._sold_as_it_is, router, *sold))
-            if issuer is not None:
-                plans.append(partial(redeem_and_sell, router, issuer, *sold))
-            for plan in plans:
+            as_it_is = [None] if router.connected(token, token_out) else []
+            for issuer in (*as_it_is, *filter(None, [self._issuers.redeems(token)])):
                 try:
-                    found.append(plan())
+                    found.append(Desk(router, limits, limits, "greedy").sale(token, amount, issuer, token_out))
                 except PlanError as error:
                     refusal = error
         if not found:
             raise refusal
         return max(found, key=lambda done: done.amount_out)
-
-    def _sold_as_it_is(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
-        """One over the edges of a graph that trades the token."""
-        if limits.hops < 1 or limits.pools < 1:
-            raise PlanError("the route needs more pools than allowed")
-        with contextlib.suppress(PlanError):
-            paths, parts = zip(*router.find_paths(token, token_out, amount, limits), strict=True)
-            return execute_paths(paths, parts, token, token_out, amount, router.outlets).execution()
-        path = router.exact_path(token, token_out, amount, limits)
-        if path is None:
-            raise PlanError("no path can execute this amount")
-        return execute_paths([path], [1.0], token, token_out, amount, router.outlets).execution()
 
     def joint_sale(self, amounts: Mapping[str, int], token_out: str, limits: Limits) -> list[Leg]:
         """Legs that sell whole balances of several tokens in one flow over the pools. Raises `PlanError`."""
