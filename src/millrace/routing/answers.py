@@ -90,7 +90,7 @@ class Answers(SpotGraph):
         pause()
         self._finder = PathFinder(graph, trades, fees, self._tables)
         pause()
-        self._favours = None if self._favoured is None else Favours(graph, self._favoured, fees)
+        self._favours = None if self._favoured is None else Favours(graph, self._favoured)
         pause()
         self._scratch()
 
@@ -196,7 +196,7 @@ class Answers(SpotGraph):
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
         paid, nearly = flow.amount_out * self._scales[ask.search.sink], found.paid * (1.0 - self._clearly)
-        gained = self._gained(ask, flow, self._clearly / 4.0)
+        gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained <= self._clearly / 4.0:
             return found.single, found.split
         again = split and not found.split.paths and (len(self._trades) <= LARGE_NET or paid < nearly)
@@ -209,18 +209,9 @@ class Answers(SpotGraph):
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split
 
-    def _gained(self, ask: Ask, done: Done, enough: float) -> float:
-        """The part of an output that a single path could gain by rounding, if it leaves more than this plan then.
-
-        What is no more than `enough` is not looked at closely.
-        """
-        if self._favours is None:
-            return 0.0
-        limits, paid = ask.limits, done.amount_out
-        roughly = limits.hops * self._favours.of_one(ask.search) / paid
-        if roughly <= enough or not ask.search.closed:  # in others spot rates may lead round a cycle that earns
-            return roughly
-        return self._favours.of_path(ask.search, limits.hops, limits.toll, self._plans.net(ask, done)) / paid
+    def _gained(self, ask: Ask, done: Done) -> float:
+        """The part of this plan's output that a single path could gain by rounding: all its trades, as the best one."""
+        return 0.0 if self._favours is None else ask.limits.hops * self._favours.of_one(ask.search) / done.amount_out
 
     def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
@@ -259,7 +250,7 @@ class Answers(SpotGraph):
         counts, shows = (
             (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
         )  # fees are estimates
-        lost, gained = rounding(single), self._gained(ask, best, shows)
+        lost, gained = rounding(single), self._gained(ask, best)
         doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
         if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
