@@ -34,7 +34,6 @@ class LpTrade(Trade):
         self.pool = pool
         self.i = self.j = -1
         self.token_in, self.token_out = token_in, token_out
-        self.pays = self._pays
         self.spot = 0.0
         self._table = None
         self._cost = NOTHING
@@ -44,14 +43,14 @@ class LpTrade(Trade):
 
         most = self._most()
         low, high = 0, 1
-        while self._pays(min(high, most)) < wanted:
+        while self.pays(min(high, most)) < wanted:
             if high >= most:
                 raise InsufficientLiquidity(f"pool {self.pool.id} pays less than {wanted} for anything")
             low, high = high, 2 * high
         high = min(high, most)
         while high - low > 1:
             middle = (low + high) // 2
-            if self._pays(middle) < wanted:
+            if self.pays(middle) < wanted:
                 low = middle
             else:
                 high = middle
@@ -61,16 +60,13 @@ class LpTrade(Trade):
         """The largest input worth asking."""
         return MAX_AMOUNT
 
-    def _pays(self, amount: int) -> int:
-        raise NotImplementedError
-
 
 class MintTrade(LpTrade):
     """One token of a stable or crypto pool for its LP units."""
 
     __slots__ = ()
 
-    def _pays(self, amount: int) -> int:
+    def pays(self, amount: int) -> int:
         token = self.pool.index(self.token_in)
         try:
             minted = self.pool.mint(tuple([amount if k == token else 0 for k in range(len(self.pool.tokens))])).lp
@@ -90,7 +86,7 @@ class BurnTrade(LpTrade):
 
     __slots__ = ()
 
-    def _pays(self, amount: int) -> int:
+    def pays(self, amount: int) -> int:
         to = self.pool.index(self.token_out)
         try:
             burn = self.pool.burn(amount)
