@@ -13,7 +13,7 @@ import numpy as np
 from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
-from millrace.routing.exactpath import BUDGET, PathFinder
+from millrace.routing.exactpath import BUDGET, NO_SHARES, PathFinder
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
@@ -25,7 +25,7 @@ from millrace.routing.net import Floats, FloatTable, Graph
 from millrace.routing.outlets import Outlets
 from millrace.routing.plan import PlanError, net_of
 from millrace.routing.route import NoRoute, Route, gap_of
-from millrace.routing.shares import NOTHING, WHOLE, Room
+from millrace.routing.shares import NOTHING, WHOLE
 from millrace.routing.slices import with_slices
 from millrace.routing.spot import SpotGraph, scale_of
 from millrace.routing.tables import Terms
@@ -133,8 +133,7 @@ class Answers(SpotGraph):
         search = self.search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
-        ask = Ask(token_in, token_out, amount_in, search, limits, self._kernels.narrow(limits))
-        self._plans.too_long = 0
+        ask = Ask(token_in, token_out, amount_in, search, limits)
         among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
             upper = self._bound(ask, among.upper)
@@ -153,11 +152,8 @@ class Answers(SpotGraph):
         if split.paths and (best is None or time.monotonic() < deadline):
             best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
-            room = self._kernels.room(ask.limits, ask.search.sink)
-            best = self._plans.better(ask, best, self._by_wide_path(ask, best, room))
+            best = self._plans.better(ask, best, self._by_wide_path(ask, best))
         budget = self._doubts(ask, best, single, upper) if path or best is None else 0
-        if single is None and self._plans.too_long:
-            budget = 0  # no doubt about what the best path pays: it is too long
         return self._settled(ask, best, upper, min(budget, most), asked)
 
     def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, asked: Question) -> Route:
@@ -165,8 +161,6 @@ class Answers(SpotGraph):
         allowed = HASTY_LOOKS if asked.hurry else BUDGET
         if budget and (best is None or time.monotonic() < asked.deadline):
             best = self._plans.better(ask, best, self._by_exact_path(ask, best, budget, allowed))
-        if self._plans.too_long > (0 if best is None else best.amount_out):
-            best = self._plans.better(ask, best, self._by_shorter_paths(ask, best, allowed))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
         if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
@@ -213,26 +207,12 @@ class Answers(SpotGraph):
         """The part of this plan's output that a single path could gain by rounding: all its trades, as the best one."""
         return 0.0 if self._favours is None else ask.limits.hops * self._favours.of_one(ask.search) / done.amount_out
 
-    def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
+    def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
+        room = self._kernels.room(ask.limits, ask.search.sink)
         edges = self._wide.best(ask.search, path_hops(ask.limits), self._floor(ask, best), room)
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
-
-    def _by_shorter_paths(self, ask: Ask, best: Done | None, allowed: int) -> Done | None:
-        """The best plan of paths that fit into the transaction where a longer one would have paid more than `best`.
-
-        Raises `NeedsTime`.
-        """
-        better = partial(self._plans.better, ask)
-        room = self._kernels.room(ask.limits, ask.search.sink)._replace(strict=True)
-        path, split = self._kernels.paths(ask.search, ask.limits, 0.0, split=ask.limits.paths > 1, strict=True)
-        found = self._plans.of_paths(ask, [path], [1.0]) if path else None
-        if split.paths:
-            found = better(found, self._plans.of_paths(ask, *split))
-        if self.mispriced:
-            found = better(found, self._by_wide_path(ask, better(best, found), room))
-        return better(found, self._by_exact_path(ask, better(best, found), COARSE_LOOKS, allowed))
 
     def _floor(self, ask: Ask, best: Done | None) -> float:
         """What a path has to pay more than, scaled."""
@@ -247,6 +227,8 @@ class Answers(SpotGraph):
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
+        if self._kernels.room(ask.limits, ask.search.sink).strict:
+            return COARSE_LOOKS
         counts, shows = (
             (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
         )  # fees are estimates
@@ -288,12 +270,9 @@ class Answers(SpotGraph):
         self.aside()
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        best = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, limits.toll)
-        found = best(budget, allowed=allowed)
-        if found is not None and self._kernels.narrow(limits) and not self._plans.fits(limits, found):
-            share = self._kernels.room(limits, sink).share
-            found = best(min(budget, COARSE_LOOKS), allowed=allowed, share=share)
-        return found
+        room = self._kernels.room(limits, sink)
+        asked = source, sink, amount, path_hops(limits), floor, behind, limits.toll, budget
+        return self._finder.best(*asked, allowed=allowed, share=room.share if room.strict else NO_SHARES)
 
     def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether any path, whatever it pays, holds the limits."""

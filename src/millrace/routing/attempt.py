@@ -30,8 +30,6 @@ class Ask(NamedTuple):
     amount_in: int
     search: Search
     limits: Limits
-    narrow: bool = False
-    """Whether a single path could be too long for the limits."""
 
 
 class _Fees(dict[Trade, int]):
@@ -64,8 +62,6 @@ class Plans:
         self._table = table
         self._fees = _Fees(table)
         self._has_liquidity = has_liquidity
-        self.too_long = 0
-        """What the best plan would have paid that was too long for the transaction, since this was last set to 0."""
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
         """The dual's plan, if it is one within the limits."""
@@ -105,17 +101,16 @@ class Plans:
         """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan.
 
         With `merge` paths that share pools trade there at once, within the limits; where they cannot, they go apart,
-        without the thinnest ones if all are too long for the transaction. Any other plan that is too long is none.
+        without the thinnest ones if all are too long for the transaction.
         """
         while True:
             done = self._of_paths(ask, paths, flows, known, merge=merge)
-            if done is None or not (ask.narrow or merge):
+            if done is None or not merge:
                 return done
             trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
             if self.fits(ask.limits, trades):
                 return done
-            self.too_long = max(self.too_long, done.amount_out)
-            if not merge or len(paths) == 1:
+            if len(paths) == 1:
                 return None
             thinnest = flows.index(min(flows))
             paths, flows = [*paths[:thinnest], *paths[thinnest + 1 :]], [*flows[:thinnest], *flows[thinnest + 1 :]]

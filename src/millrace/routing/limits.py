@@ -64,20 +64,15 @@ class Rooms:
         self._known = lru_cache(maxsize=_KEPT)(partial(_find, costs, fees_of(costs)))
 
     def of(self, limits: Limits) -> Room:
-        """The room that limits leave; it is not strict."""
-        return self._known(limits.pools, limits.budget)[0]
-
-    def narrow(self, limits: Limits) -> bool:
-        """Whether a single path could be too long for the limits."""
-        return self._known(limits.pools, limits.budget)[1] * path_hops(limits) > WHOLE
+        """The room that limits leave: a strict one if a single path could be too long for them."""
+        return self._known(limits.pools, path_hops(limits), limits.budget)
 
 
-def _find(costs: Floats, fees: Floats, pools: int, budget: Cost) -> tuple[Room, float]:
-    """The room, and the largest share in it."""
+def _find(costs: Floats, fees: Floats, pools: int, hops: int, budget: Cost) -> Room:
     whole = budget._replace(legs=min(pools, budget.legs))
     parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
     share = (costs * parts).max(axis=1, initial=0.0)
-    return Room(share, False, fees), float(share.max(initial=0.0))
+    return Room(share, float(share.max(initial=0.0)) * hops > WHOLE, fees)
 
 
 def fees_of(costs: Floats) -> Floats:
