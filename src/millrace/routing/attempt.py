@@ -15,9 +15,8 @@ from millrace.routing.limits import Limits
 from millrace.routing.lpedges import LpTrade
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, PlanError, net_of
-from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
-from millrace.routing.walk import Walker
+from millrace.routing.walk import Walker, sell_flow, sell_paths
 
 Done = Walked | Execution  # a plan that has been walked
 

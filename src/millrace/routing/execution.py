@@ -284,10 +284,6 @@ def execute_paths(
     stocks = any_stocks([trade for path, _ in kept for trade in path])
     if stocks:  # the last one takes what is over
         kept.sort(key=lambda each: not any_stocks(each[0]))
-    if len(kept) == 1 and not keep_rest and not stocks:
-        path = kept[0][0]
-        if not outlets.used([trade.pool.id for trade in path]):
-            return _run_path(path, amount_in)
     resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
@@ -310,21 +306,6 @@ def execute_paths(
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")
-
-
-def _run_path(path: Sequence[Trade], amount_in: int) -> Walked:
-    """Walk one path, which meets no pool twice, with all of the input: each trade sells what the one before it paid.
-
-    Raises `PlanError`.
-    """
-    amounts = [amount_in]
-    for trade in path:
-        paid = trade.pays(amounts[-1])
-        if paid <= 0:
-            raise PlanError("no path can execute this amount")
-        amounts.append(paid)
-    modes = [contract.ALL, *[contract.PREVIOUS] * (len(path) - 1)]
-    return Walked(amount_in, amounts[-1], path, modes, [0] * len(path), amounts[:-1], amounts[1:])
 
 
 def _merged(

@@ -23,9 +23,8 @@ from millrace.routing.golden import golden_section
 from millrace.routing.paths import split_paths
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, Router
-from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade, tradable
-from millrace.routing.walk import Walker
+from millrace.routing.walk import Walker, sell_flow, sell_paths
 
 Paths = list[tuple[list[Trade], float]]
 

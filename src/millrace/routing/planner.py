@@ -13,6 +13,7 @@ from typing import cast
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
+from millrace.routing.answers import Question
 from millrace.routing.costs import NOTHING, Table
 from millrace.routing.execution import execute
 from millrace.routing.liquidity import Desk, Issuers, ways, within
@@ -111,21 +112,22 @@ class Planner:
         `deadline` is on `time.monotonic`: past it the best plan so far is the answer. With `hurry` a question not
         about LP units raises `NeedsTime` instead of taking long.
         """
+        asked = Question(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
         if not self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity):
-            return self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry=hurry)
+            return self.router.forward(*asked[:6], hurry=hurry)
         if not self.supports(token_in, token_out, liquidity=limits.liquidity):
             raise NoRoute("no path between tokens")
         found: list[Route] = []
         reasons: list[Exception] = []
         for router in self._routers(limits):
             try:
-                route = router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
+                route = router.forward(*asked[:6])
                 if router is self.router or within(route.execution, token_in, token_out, limits, self.table):
                     found.append(route)
             except (NoRoute, PlanError) as error:
                 reasons.append(error)
         if token_in != token_out:
-            found += self._with_liquidity(token_in, token_out, amount_in, limits, algorithm, deadline, bool(found))
+            found += self._with_liquidity(asked, bool(found))
         if not found:
             if token_in == token_out:
                 raise reasons[-1]
@@ -155,17 +157,9 @@ class Planner:
                 return True
         return False
 
-    def _with_liquidity(
-        self,
-        token_in: str,
-        token_out: str,
-        amount_in: int,
-        limits: Limits,
-        algorithm: Algorithm,
-        deadline: float,
-        answered: bool,
-    ) -> list[Route]:
+    def _with_liquidity(self, asked: Question, answered: bool) -> list[Route]:
         """Plans that redeem the input, mint the output, or both; over edges astray, too."""
+        token_in, token_out, amount_in, limits, algorithm, deadline, _ = asked
         routers = dict.fromkeys(graph for router in self._routers(limits) for graph in (router, router.whole))
         apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
@@ -178,28 +172,20 @@ class Planner:
                 with contextlib.suppress(PlanError):
                     if last is not None and not shares:  # one division will do for all
                         shares = desk.divide(token_in, amount_in, first, last)
-                    plan = self._first_plan(desk, token_in, token_out, amount_in, first, last, shares)
-                    found.append(Route(plan, None))
+                    found.append(Route(self._first_plan(desk, asked, first, last, shares), None))
         return found
 
     def _first_plan(
-        self,
-        desk: Desk,
-        token_in: str,
-        token_out: str,
-        amount: int,
-        before: Pool | None,
-        after: Pool | None,
-        shares: Sequence[float],
+        self, desk: Desk, asked: Question, before: Pool | None, after: Pool | None, shares: Sequence[float]
     ) -> Execution:
         """A plan within the limits; with fewer paths where it would come to more than it asked for."""
         try:
-            return desk.plan(token_in, token_out, amount, before, after, shares)
+            return desk.plan(*asked[:3], before, after, shares)
         except PlanError:
             if desk.limits.paths == 1:
                 raise
         few = desk._replace(limits=desk.limits._replace(paths=1))
-        return few.plan(token_in, token_out, amount, before, after, shares)
+        return few.plan(*asked[:3], before, after, shares)
 
     def _routers(self, limits: Limits) -> list[Router]:
         """Where to search: without LP units on the way, and, if they are allowed, with them."""

@@ -4,13 +4,16 @@ For plans that deposit or withdraw liquidity. Their amounts depend on what earli
 that goes on with `previous` is chosen when it is taken: what the steps since the last other mode gave is named as
 `previous` or `all` where the contract can follow that, else as parts per million of the balance, and what rounding
 leaves goes to the token's next use.
+
+`sell_flow` and `sell_paths` sell given amounts of some tokens for one token. What the vault holds besides is put aside
+for later steps: then no trade of the token takes `all`.
 """
 
 from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
@@ -18,6 +21,7 @@ from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE, zap
 from millrace.dex.pool import Pool, PoolError, Slice
 from millrace.dex.run import VaultError
 from millrace.dex.stable import JexStablePool
+from millrace.routing.execution import FINE_RESOLUTION, choose_modes, drop_dead_ends, portions
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import AnyLeg, Execution, Fee, Fill, Leg, LpLeg, LpMove, PlanError, evenly
 from millrace.routing.venue import Trade, least_output
@@ -198,3 +202,62 @@ class Walker:
             raise PlanError("a step of the route has nothing to sell")
         self.balances[token] = have - amount
         return amount, mode, value
+
+
+def sell_flow(
+    walker: Walker,
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    sink: str,
+    scale: Callable[[str], float],
+) -> Walker:
+    """Perform trades in execution order; `flows` are their inputs, in units of `scale(token)` per smallest unit.
+
+    Trades too thin for integers are left out, with those that lead only to them. Raises `PlanError` if none is left.
+    """
+    kept, parts, source = list(trades), list(flows), walker.token_in
+    spare = {token: have - amounts.get(token, 0) for token, have in walker.balances.items()}
+    aside = {token: units * scale(token) for token, units in spare.items() if units}
+    fixed = {source: amounts[source]} if source in amounts else {}
+    while kept:
+        selling = [flow for trade, flow in zip(kept, parts, strict=True) if trade.token_in == source]
+        modes, values = choose_modes(kept, parts, fixed, sum(selling) if source in aside else None, aside)
+        done = walker.copy()
+        for k, (trade, mode, value) in enumerate(zip(kept, modes, values, strict=True)):
+            try:
+                trade.walk(done, mode, value)
+            except PlanError:
+                del kept[k], parts[k]
+                drop_dead_ends(kept, sink, parts)
+                break
+        else:
+            return done
+    raise PlanError("no pool on the route can execute this amount")
+
+
+def sell_paths(walker: Walker, paths: Sequence[tuple[Sequence[Trade], float]], token: str, amount: int) -> Walker:
+    """Sell `amount` of a token along paths, one after the other, in these parts. Raises `PlanError`.
+
+    Paths too thin for integers are left out.
+    """
+    kept, everything = list(paths), walker.balances.get(token, 0) == amount
+    while kept:
+        done, parts = walker.copy(), [part for _, part in kept]
+        sold = portions(amount, parts, sum(parts), FINE_RESOLUTION)
+        for number, ((path, _), value) in enumerate(zip(kept, sold, strict=True)):
+            step = contract.FIXED, value
+            if everything and number == len(kept) - 1:
+                step = contract.ALL, 0
+            elif token != walker.token_in:
+                step = contract.PPM, value * MILLION // done.balances[token]
+            try:
+                for trade in path:
+                    trade.walk(done, *step)
+                    step = contract.PREVIOUS, 0
+            except PlanError:
+                del kept[number]
+                break
+        else:
+            return done
+    raise PlanError("no path can execute this amount")
