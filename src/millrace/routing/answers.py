@@ -33,11 +33,8 @@ from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
-FEW_UNITS = 1e-3  # relative: up to here, of 2 700 questions at coarse units none found more by so many looks
-HASTY_LOOKS = 100  # the same where next to nothing can be gained; of those left to Python for one who must not wait
+HASTY_LOOKS = 100  # of those left to Python for one who must not wait
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
-SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
-NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 # A path that looks worse than the flow by more than this part is none that pays more in the end: much more than whole
 # units and parts per million make of a plan, and where pools are tabulated, much more than the tables are off.
 CLEARLY, CLEARLY_TABULATED = 1e-5, 1e-2
@@ -137,7 +134,7 @@ class Answers(SpotGraph):
         among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
             upper = self._bound(ask, among.upper)
-            budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
+            budget = self._doubts(ask, among.plan, among.single) if among.near else 0
             most = BUDGET if among.plan is None else COARSE_LOOKS
             return self._settled(ask, among.plan, upper, min(budget, most), asked)
         if algorithm == "greedy":
@@ -153,7 +150,7 @@ class Answers(SpotGraph):
             best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
             best = self._plans.better(ask, best, self._by_wide_path(ask, best))
-        budget = self._doubts(ask, best, single, upper) if path or best is None else 0
+        budget = self._doubts(ask, best, single) if path or best is None else 0
         return self._settled(ask, best, upper, min(budget, most), asked)
 
     def _settled(self, ask: Ask, best: Done | None, upper: float, budget: int, asked: Question) -> Route:
@@ -219,7 +216,7 @@ class Answers(SpotGraph):
         floor = NOTHING if best is None else self._plans.net(ask, best) * self._scales[ask.search.sink]
         return max(floor, float(ask.search.amounts[0])) if ask.search.cycle else floor
 
-    def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
+    def _doubts(self, ask: Ask, best: Done | None, single: Done | None) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
         A path that looked no better in floating point may do so where units count, be it that they are lost or gained
@@ -229,18 +226,13 @@ class Answers(SpotGraph):
             return BUDGET
         if self._kernels.room(ask.limits, ask.search.sink).strict:
             return COARSE_LOOKS
-        counts, shows = (
-            (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
-        )  # fees are estimates
         lost, gained = rounding(single), self._gained(ask, best)
-        doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
+        doubtful = single.amount_out * (lost + gained)
         if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
-        if lost > counts:
-            if best.amount_out >= upper * (1.0 - SLIGHTLY):
-                return HASTY_LOOKS
-            return COARSE_LOOKS if lost > FEW_UNITS else SECOND_LOOKS
-        return SECOND_LOOKS if gained > shows else self._second_looks
+        if lost > SLIGHTLY:
+            return COARSE_LOOKS
+        return SECOND_LOOKS if gained > SLIGHTLY else self._second_looks
 
     def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""

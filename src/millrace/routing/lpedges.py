@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT
-from millrace.dex.pool import MAX_AMOUNT, InsufficientLiquidity, Pool, PoolError
+from millrace.dex.pool import Pool, PoolError
 from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, sampled_knots
 from millrace.routing.net import Knots
@@ -37,28 +37,6 @@ class LpTrade(Trade):
         self.spot = 0.0
         self._table = None
         self._cost = NOTHING
-
-    def needs(self, wanted: int) -> int:
-        """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
-
-        most = self._most()
-        low, high = 0, 1
-        while self.pays(min(high, most)) < wanted:
-            if high >= most:
-                raise InsufficientLiquidity(f"pool {self.pool.id} pays less than {wanted} for anything")
-            low, high = high, 2 * high
-        high = min(high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.pays(middle) < wanted:
-                low = middle
-            else:
-                high = middle
-        return high
-
-    def _most(self) -> int:
-        """The largest input worth asking."""
-        return MAX_AMOUNT
 
 
 class MintTrade(LpTrade):
@@ -102,9 +80,6 @@ class BurnTrade(LpTrade):
         except PoolError:
             return 0
         return total
-
-    def _most(self) -> int:
-        return self.pool.lp_supply - self.pool.lp_supply // 100
 
     def _work(self, table: Table) -> Cost:
         return table.withdrawal(self.pool).plus(table.swap(self.pool), len(self.pool.tokens) - 1)
