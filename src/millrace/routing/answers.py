@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from millrace.routing.plan import PlanError, net_of
 from millrace.routing.route import NoRoute, Route, gap_of
 from millrace.routing.shares import NOTHING, WHOLE
 from millrace.routing.slices import with_slices
-from millrace.routing.spot import SpotGraph, scale_of
+from millrace.routing.spot import SpotGraph
 from millrace.routing.tables import Terms
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideSearch
@@ -97,7 +96,6 @@ class Answers(SpotGraph):
         self._kernels = KernelSearch(self._graph, self._trades, self._costs)
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
-            partial(scale_of, self._graph, self.index),
             FlowWalker(self._tables, self.outlets),
             self.table,
             self.outlets,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from millrace.routing.candidates import Search
@@ -31,35 +32,22 @@ class Ask(NamedTuple):
     limits: Limits
 
 
-class _Fees(dict[Trade, int]):
-    """What each trade adds to a plan's fee, in gas at the full price; worked out when it is first asked for."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self._table = table
-
-    def __missing__(self, trade: Trade) -> int:
-        fee = self[trade] = self._table.fee(trade.cost(self._table))
-        return fee
-
-
 class Plans:
-    """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
+    """Makes plans of what was found in one market. One thread at a time."""
 
     def __init__(
         self,
-        scale: Callable[[str], float],
         walker: FlowWalker,
         table: Table,
         outlets: Outlets = NONE,
         *,
         has_liquidity: bool,
     ) -> None:
-        self._scale = scale
         self._outlets = outlets
         self._walker = walker
         self._table = table
-        self._fees = _Fees(table)
+        # What each trade adds to a plan's fee, in gas at the full price.
+        self._fee = cache(lambda trade: table.fee(trade.cost(table)))
         self._has_liquidity = has_liquidity
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
@@ -86,7 +74,7 @@ class Plans:
             used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
             amount = portion(amount, used / whole)
         vault = Walker(ask.token_in, ask.amount_in, self._outlets)
-        return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
+        return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, _the_same).done(ask.token_out)
 
     def of_paths(
         self,
@@ -123,7 +111,7 @@ class Plans:
         if ask.limits.toll <= 0.0:
             return done.amount_out
         if isinstance(done, Walked):
-            fee = sum(map(self._fees.__getitem__, done.trades))
+            fee = sum(map(self._fee, done.trades))
             return done.amount_out - int(fee * ask.limits.toll)
         return net_of(done.execution(), self._table, ask.limits.toll)
 
@@ -151,6 +139,11 @@ class Plans:
             return sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
         except PlanError:
             return None
+
+
+def _the_same(_: str) -> float:
+    """In a vault that holds one token only nobody weighs tokens against each other."""
+    return 1.0
 
 
 def rounding(done: Done) -> float:

@@ -159,14 +159,8 @@ class Desk(NamedTuple):
         if before is not None:
             vault.withdraw(before)
         limits = self.limits if before is None else self.limits.less(table.planned(table.withdrawal(before)))
-        return vault, {token: vault.balances[token] for token in _income(token_in, before)}, limits
-
-    def spot(self, token_in: str, token_out: str, before: Pool | None, after: Pool | None) -> float:
-        """Output per input of a very small plan of this kind; 0 if there is none."""
-        income = _income(token_in, before)
-        if after is not None:
-            return self._worth(income, after)
-        return sum(part * self.router.rate(token, token_out) for token, part in income.items())
+        tokens = (token_in,) if before is None else before.tokens
+        return vault, {token: vault.balances[token] for token in tokens}, limits
 
     def sell(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
         """The vault after the best way to sell `amounts` of its tokens for `sink`. Raises `PlanError`."""
@@ -253,17 +247,6 @@ class Desk(NamedTuple):
                 spare -= part
         return {target: given for target, given in sales.items() if any(given.values())}
 
-    def _worth(self, income: Mapping[str, float], pool: Pool) -> float:
-        """LP units per input at spot prices: what the income is worth, over the price of a unit's tokens."""
-        token, *rest = income
-        unit = list(zip(pool.tokens, (reserve / pool.lp_supply for reserve in pool.reserves), strict=True))
-        numeraire = pool.tokens[0] if rest else token
-        rates = [self.router.rate(numeraire, wanted) for wanted, _ in unit]
-        if min(rates) <= 0.0:
-            return 0.0
-        price = sum(part / rate for (_, part), rate in zip(unit, rates, strict=True))
-        return sum(part * self.router.rate(owned, numeraire) for owned, part in income.items()) / price
-
 
 def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table: Table) -> bool:
     """Whether a plan, taken apart into paths, holds the limits.
@@ -274,13 +257,6 @@ def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table
     longest = max((len(path.hops) for path in paths), default=0)
     fits = limits.admit(table.planned(cost_of(plan.legs, table)))
     return fits and len(paths) <= limits.paths and longest <= limits.hops
-
-
-def _income(token: str, issuer: Pool | None) -> dict[str, float]:
-    """What a plan has to sell per smallest unit of its input."""
-    if issuer is None:
-        return {token: 1.0}
-    return {name: reserve / issuer.lp_supply for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)}
 
 
 def _tried(make: Callable[[], Walker]) -> Walker | None:

@@ -232,18 +232,25 @@ class Planner:
         slow = self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity)
         net = partial(net_of, table=self.table, toll=limits.toll)
         question = reverse.Question(token_in, amount_out, forward, single, walk, net, slow, answers.__len__, deadline)
-        return reverse.smallest(question, self._spot(token_in, token_out, limits, algorithm))
+        return reverse.smallest(question, self._spot(token_in, token_out, limits))
 
-    def _spot(self, token_in: str, token_out: str, limits: Limits, algorithm: Algorithm) -> float:
-        """Output per input of a small trade."""
-        router = self._between if limits.liquidity else self.router
-        spot = router.rate(token_in, token_out)
-        desk = Desk(router, limits, limits, algorithm)
-        for first, last in self.ways(token_in, token_out, limits):
-            spot = max(spot, desk.spot(token_in, token_out, first, last))
-        if spot <= 0.0:
+    def _spot(self, token_in: str, token_out: str, limits: Limits) -> float:
+        """Output per input of a small trade; about that where LP units are redeemed or minted. Raises `PlanError`."""
+        spot = (self._between if limits.liquidity else self.router).rate(token_in, token_out)
+        sold, bought = self._value(token_in), self._value(token_out)
+        if spot <= 0.0 and min(sold, bought) <= 0.0:
             raise PlanError("the pool takes no trade of this kind")
-        return spot
+        return spot or sold / bought
+
+    def _value(self, token: str) -> float:
+        """About what a unit is worth, of LP units what is redeemed for it."""
+        issuer = self._issuers.redeems(token) or self._issuers.mints(token)
+        if issuer is None:
+            return self.router.scale(token)
+        held = sum(
+            reserve * self.router.scale(name) for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)
+        )
+        return held / issuer.lp_supply
 
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
