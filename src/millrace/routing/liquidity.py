@@ -270,10 +270,3 @@ def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple
     """The division of one that makes a deposit sell a part of a token: that is turned into the other one beforehand."""
     share = shares[sold] * (1.0 - part)
     return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
-
-
-def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:
-    """Every combination of redeeming the input or selling it as it is (if `sold` anywhere), and so for the output."""
-    first = [pool for pool in (before, None) if pool is not None or sold]
-    last = [pool for pool in (after, None) if pool is not None or bought]
-    return [pair for pair in itertools.product(first, last) if pair != (None, None)]

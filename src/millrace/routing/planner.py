@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from millrace.routing import reverse
 from millrace.routing.answers import Question
 from millrace.routing.costs import NOTHING, Table
 from millrace.routing.execution import execute
-from millrace.routing.liquidity import Desk, Issuers, ways, within
+from millrace.routing.liquidity import Desk, Issuers, within
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of, taken_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
@@ -145,9 +146,11 @@ class Planner:
 
     def ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
-        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
         router = self._routers(limits)[-1]
-        return ways(before, after, sold=router.knows(token_in), bought=router.knows(token_out))
+        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
+        first = [pool for pool in (before, None) if pool is not None or router.knows(token_in)]
+        last = [pool for pool in (after, None) if pool is not None or router.knows(token_out)]
+        return [pair for pair in itertools.product(first, last) if pair != (None, None)]
 
     def _room_for(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether a withdrawal or deposit, whichever way, fits into a transaction at all."""
