@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -13,10 +12,11 @@ from hypothesis import strategies as st
 from millrace.dex.constant_product import JexPool, XExchangePool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool, PoolError
-from millrace.routing.exactpath import NeedsTime, needed
+from millrace.routing.exactpath import LABELS, NEWEST, Looks, NeedsTime, _among_best, _pop, _push, needed
 from millrace.routing.plan import PlanError
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, NoRoute, Router
+from millrace.routing.scratch import make
 from millrace.routing.venue import Trade
 from synthetic import make_market
 
@@ -212,20 +212,14 @@ def test_a_hub_with_many_pools_takes_no_more_than_twice_the_budget(monkeypatch: 
         for end in (0, 1)
     ]
     router = Router(pools, DictMarket(pools, WRAPPED))
-    looks = 0
+    looks, exact = 0, Trade.pays
 
-    def counted(trade: Trade) -> Callable[[int], int]:
-        exact = trade.pays
+    def counted(trade: Trade, amount: int) -> int:
+        nonlocal looks
+        looks += 1
+        return exact(trade, amount)
 
-        def pays(amount: int) -> int:
-            nonlocal looks
-            looks += 1
-            return exact(amount)
-
-        return pays
-
-    for trade in router._finder.trades:
-        monkeypatch.setattr(trade, "pays", counted(trade))
+    monkeypatch.setattr(Trade, "pays", counted)
     assert router.exact_path(TOKENS[0], TOKENS[1], 10**20, Limits(), budget=40) is None
     assert 40 <= looks <= 80
     looks = 0
@@ -233,3 +227,36 @@ def test_a_hub_with_many_pools_takes_no_more_than_twice_the_budget(monkeypatch: 
     assert path is not None
     assert len(path) == 2
     assert looks <= 800
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_promises_most_comes_first_and_of_equals_the_older(seed: int) -> None:
+    """Whatever is added in between: the order decides which of equal paths is found, so answers are the same bytes."""
+    rng = np.random.default_rng(seed)
+    keys = rng.integers(0, 12, 60).astype(float)  # many are equal
+    heap, size, inside = np.empty(len(keys), np.int32), 0, set()
+    waiting = list(rng.permutation(len(keys)).tolist())
+    while waiting or inside:
+        if waiting and (not inside or rng.random() < 0.6):
+            item = waiting.pop()
+            _push(heap, size, keys, item)
+            size += 1
+            inside.add(item)
+        else:
+            first = min(inside, key=lambda item: (-keys[item], item))
+            assert _pop(heap, size, keys) == first
+            size -= 1
+            inside.remove(first)
+    assert size == 0
+
+
+@pytest.mark.parametrize(("smaller", "is_kept"), [(0, False), (NEWEST - LABELS, False), (NEWEST, True)])
+def test_an_amount_is_compared_with_the_newest_only(smaller: int, is_kept: bool) -> None:
+    """However many amounts have reached a token, the work for one more is bounded; one kept in vain costs a look."""
+    x = make(Looks, tokens=1, edges=1, widest=1, labels=100)
+    amounts = [9] * LABELS + [1] * smaller
+    x.amount[: len(amounts), 0], x.amount[: len(amounts), 1] = 0, amounts
+    x.left[:], x.taken[:] = 0.0, 0.0
+    x.other[: len(amounts)] = range(-1, len(amounts) - 1)
+    x.reached[0] = len(amounts) - 1
+    assert bool(_among_best(x, 0, (np.uint64(0), np.uint64(5)), 0.0, 0.0)) is is_kept

@@ -278,13 +278,13 @@ def test_shares_are_the_largest_part_of_any_limit() -> None:
     assert rooms.of(Limits(pools=100_000, budget=BOUNDLESS)).share.max() < 1e-4
 
 
-def test_limits_are_narrow_where_the_longest_path_might_not_fit() -> None:
+def test_a_room_is_strict_where_the_longest_path_might_not_fit() -> None:
     """Ten trades of a twentieth each do, of an eighth each do not; a lower limit of hops helps."""
     rooms = Rooms(np.array([[1.0, 5.0, 4.0, 44.0, 20e6]]))
     calls = [BOUNDLESS._replace(calls=count) for count in (100, 40)]
-    assert not rooms.narrow(Limits(budget=calls[0]))
-    assert rooms.narrow(Limits(budget=calls[1]))
-    assert not rooms.narrow(Limits(hops=8, budget=calls[1]))
+    assert not rooms.of(Limits(budget=calls[0])).strict
+    assert rooms.of(Limits(budget=calls[1])).strict
+    assert not rooms.of(Limits(hops=8, budget=calls[1])).strict
 
 
 def test_rooms_are_remembered_up_to_a_bound() -> None:
@@ -295,7 +295,7 @@ def test_rooms_are_remembered_up_to_a_bound() -> None:
     for pools in range(100, 200):
         rooms.of(Limits(pools=pools))
     assert rooms.of(Limits(pools=7)).share is not first.share
-    assert len(rooms) <= 32
+    assert rooms._known.cache_info().currsize <= 32
 
 
 def test_the_kernels_know_the_trades_by_the_order_of_the_net() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
-from millrace.routing.exactpath import BUDGET, PathFinder
+from millrace.routing.exactpath import BUDGET, NO_SHARES, PathFinder
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
 from millrace.routing.find import LARGE as LARGE_NET
@@ -25,19 +24,16 @@ from millrace.routing.net import Floats, FloatTable, Graph
 from millrace.routing.outlets import Outlets
 from millrace.routing.plan import PlanError, net_of
 from millrace.routing.route import NoRoute, Route, gap_of
-from millrace.routing.shares import NOTHING, WHOLE, Room
+from millrace.routing.shares import NOTHING, WHOLE
 from millrace.routing.slices import with_slices
-from millrace.routing.spot import SpotGraph, scale_of
+from millrace.routing.spot import SpotGraph
 from millrace.routing.tables import Terms
 from millrace.routing.venue import Trade
 from millrace.routing.widepath import WideSearch
 
 COARSE_LOOKS = 2_000  # trades evaluated exactly where a path loses units by rounding that count
-FEW_UNITS = 1e-3  # relative: up to here, of 2 700 questions at coarse units none found more by so many looks
-HASTY_LOOKS = 100  # the same where next to nothing can be gained; of those left to Python for one who must not wait
+HASTY_LOOKS = 100  # of those left to Python for one who must not wait
 SECOND_LOOKS = 400  # trades evaluated exactly where floating point may have missed the best path
-SMALL_GAIN = 1e-7  # relative: less than this by rounding is not worth a look
-NEGLIGIBLE = 1e-9  # relative: no two paths are as close as this but by chance
 # A path that looks worse than the flow by more than this part is none that pays more in the end: much more than whole
 # units and parts per million make of a plan, and where pools are tabulated, much more than the tables are off.
 CLEARLY, CLEARLY_TABULATED = 1e-5, 1e-2
@@ -90,7 +86,7 @@ class Answers(SpotGraph):
         pause()
         self._finder = PathFinder(graph, trades, fees, self._tables)
         pause()
-        self._favours = None if self._favoured is None else Favours(graph, self._favoured, fees)
+        self._favours = None if self._favoured is None else Favours(graph, self._favoured)
         pause()
         self._scratch()
 
@@ -100,7 +96,6 @@ class Answers(SpotGraph):
         self._kernels = KernelSearch(self._graph, self._trades, self._costs)
         self._wide = WideSearch(self._graph.net)
         self._plans = Plans(
-            partial(scale_of, self._graph, self.index),
             FlowWalker(self._tables, self.outlets),
             self.table,
             self.outlets,
@@ -133,12 +128,11 @@ class Answers(SpotGraph):
         search = self.search(token_in, token_out, amount_in)
         if search.cycle and search.top <= 1.0:
             raise NoRoute("no profitable cycle")
-        ask = Ask(token_in, token_out, amount_in, search, limits, self._kernels.narrow(limits))
-        self._plans.too_long = 0
+        ask = Ask(token_in, token_out, amount_in, search, limits)
         among = None if self._mispricing is None or search.cycle else self._mispricing.best(ask, algorithm, deadline)
         if among is not None:
             upper = self._bound(ask, among.upper)
-            budget = self._doubts(ask, among.plan, among.single, upper) if among.near else 0
+            budget = self._doubts(ask, among.plan, among.single) if among.near else 0
             most = BUDGET if among.plan is None else COARSE_LOOKS
             return self._settled(ask, among.plan, upper, min(budget, most), asked)
         flow: Done | None = None
@@ -148,8 +142,6 @@ class Answers(SpotGraph):
         else:
             best, found, upper = self._by_flow(ask, split=algorithm == "hybrid")
             flow = best
-            if best is not None and _leaves_most(ask, best, found, upper):
-                return _proven(best, upper)
         path, split = self._paths(ask, best, found, split=algorithm != "lagrangian")
         # The best single path is the floor of every algorithm.
         single = self._plans.of_paths(ask, [path], [1.0], best) if path else None
@@ -157,11 +149,8 @@ class Answers(SpotGraph):
         if split.paths and (best is None or time.monotonic() < deadline):
             best = self._plans.better(ask, best, self._plans.of_paths(ask, *split, single))
         if self.mispriced and (best is None or time.monotonic() < deadline):
-            room = self._kernels.room(ask.limits, ask.search.sink)
-            best = self._plans.better(ask, best, self._by_wide_path(ask, best, room))
-        budget = self._doubts(ask, best, single, upper) if path or best is None else 0
-        if single is None and self._plans.too_long:
-            budget = 0  # no doubt about what the best path pays: it is too long
+            best = self._plans.better(ask, best, self._by_wide_path(ask, best))
+        budget = self._doubts(ask, best, single) if path or best is None else 0
         return self._settled(ask, best, upper, min(budget, most), asked, flow)
 
     def _settled(
@@ -174,8 +163,6 @@ class Answers(SpotGraph):
         allowed = HASTY_LOOKS if asked.hurry else BUDGET
         if budget and (best is None or time.monotonic() < asked.deadline):
             best = self._plans.better(ask, best, self._by_exact_path(ask, best, budget, allowed))
-        if self._plans.too_long > (0 if best is None else best.amount_out):
-            best = self._plans.better(ask, best, self._by_shorter_paths(ask, best, allowed))
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
         if asked.algorithm == "hybrid":
@@ -217,7 +204,7 @@ class Answers(SpotGraph):
         if flow is None or found is None:
             return self._kernels.paths(ask.search, ask.limits, 0.0, split=split)
         paid, nearly = flow.amount_out * self._scales[ask.search.sink], found.paid * (1.0 - self._clearly)
-        gained = self._gained(ask, flow, self._clearly / 4.0)
+        gained = self._gained(ask, flow)
         if paid >= found.paid * (1.0 - self._slightly) and gained <= self._clearly / 4.0:
             return found.single, found.split
         again = split and not found.split.paths and (len(self._trades) <= LARGE_NET or paid < nearly)
@@ -230,46 +217,23 @@ class Answers(SpotGraph):
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)
         return single, other if again else found.split
 
-    def _gained(self, ask: Ask, done: Done, enough: float) -> float:
-        """The part of an output that a single path could gain by rounding, if it leaves more than this plan then.
+    def _gained(self, ask: Ask, done: Done) -> float:
+        """The part of this plan's output that a single path could gain by rounding: all its trades, as the best one."""
+        return 0.0 if self._favours is None else ask.limits.hops * self._favours.of_one(ask.search) / done.amount_out
 
-        What is no more than `enough` is not looked at closely.
-        """
-        if self._favours is None:
-            return 0.0
-        limits, paid = ask.limits, done.amount_out
-        roughly = limits.hops * self._favours.of_one(ask.search) / paid
-        if roughly <= enough or not ask.search.closed:  # in others spot rates may lead round a cycle that earns
-            return roughly
-        return self._favours.of_path(ask.search, limits.hops, limits.toll, self._plans.net(ask, done)) / paid
-
-    def _by_wide_path(self, ask: Ask, best: Done | None, room: Room) -> Done | None:
+    def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
+        room = self._kernels.room(ask.limits, ask.search.sink)
         edges = self._wide.best(ask.search, path_hops(ask.limits), self._floor(ask, best), room)
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
-
-    def _by_shorter_paths(self, ask: Ask, best: Done | None, allowed: int) -> Done | None:
-        """The best plan of paths that fit into the transaction where a longer one would have paid more than `best`.
-
-        Raises `NeedsTime`.
-        """
-        better = partial(self._plans.better, ask)
-        room = self._kernels.room(ask.limits, ask.search.sink)._replace(strict=True)
-        path, split = self._kernels.paths(ask.search, ask.limits, 0.0, split=ask.limits.paths > 1, strict=True)
-        found = self._plans.of_paths(ask, [path], [1.0]) if path else None
-        if split.paths:
-            found = better(found, self._plans.of_paths(ask, *split))
-        if self.mispriced:
-            found = better(found, self._by_wide_path(ask, better(best, found), room))
-        return better(found, self._by_exact_path(ask, better(best, found), COARSE_LOOKS, allowed))
 
     def _floor(self, ask: Ask, best: Done | None) -> float:
         """What a path has to pay more than, scaled."""
         floor = NOTHING if best is None else self._plans.net(ask, best) * self._scales[ask.search.sink]
         return max(floor, float(ask.search.amounts[0])) if ask.search.cycle else floor
 
-    def _doubts(self, ask: Ask, best: Done | None, single: Done | None, upper: float) -> int:
+    def _doubts(self, ask: Ask, best: Done | None, single: Done | None) -> int:
         """How many trades to evaluate in search of a path that pays more in integers than `best`; 0: none.
 
         A path that looked no better in floating point may do so where units count, be it that they are lost or gained
@@ -277,18 +241,15 @@ class Answers(SpotGraph):
         """
         if best is None or not isinstance(single, Walked):
             return BUDGET
-        counts, shows = (
-            (SLIGHTLY, SLIGHTLY) if ask.limits.toll > 0.0 else (NEGLIGIBLE, SMALL_GAIN)
-        )  # fees are estimates
-        lost, gained = rounding(single), self._gained(ask, best, shows)
-        doubtful = single.amount_out * (lost + gained + NEGLIGIBLE)
+        if self._kernels.room(ask.limits, ask.search.sink).strict:
+            return COARSE_LOOKS
+        lost, gained = rounding(single), self._gained(ask, best)
+        doubtful = single.amount_out * (lost + gained)
         if best is not single and self._plans.net(ask, best) >= self._plans.net(ask, single) + doubtful:
             return 0
-        if lost > counts:
-            if best.amount_out >= upper * (1.0 - SLIGHTLY):
-                return HASTY_LOOKS
-            return COARSE_LOOKS if lost > FEW_UNITS else SECOND_LOOKS
-        return SECOND_LOOKS if gained > shows else self._second_looks
+        if lost > SLIGHTLY:
+            return COARSE_LOOKS
+        return SECOND_LOOKS if gained > SLIGHTLY else self._second_looks
 
     def _by_exact_path(self, ask: Ask, best: Done | None, budget: int, allowed: int) -> Done | None:
         """The best single path in integers, if it pays more than `best`. Raises `NeedsTime`."""
@@ -318,12 +279,9 @@ class Answers(SpotGraph):
         self.aside()
         source, sink = self.index[token_in], self.index[token_out]
         behind = self.potential(sink, backward=True)
-        best = partial(self._finder.best, source, sink, amount, path_hops(limits), floor, behind, limits.toll)
-        found = best(budget, allowed=allowed)
-        if found is not None and self._kernels.narrow(limits) and not self._plans.fits(limits, found):
-            share = self._kernels.room(limits, sink).share
-            found = best(min(budget, COARSE_LOOKS), allowed=allowed, share=share)
-        return found
+        room = self._kernels.room(limits, sink)
+        asked = source, sink, amount, path_hops(limits), floor, behind, limits.toll, budget
+        return self._finder.best(*asked, allowed=allowed, share=room.share if room.strict else NO_SHARES)
 
     def reaches(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether any path, whatever it pays, holds the limits."""
@@ -334,14 +292,6 @@ class Answers(SpotGraph):
     def _net(self, route: Route, limits: Limits) -> int:
         """What an answer pays, less its fee."""
         return net_of(route.execution, self.table, limits.toll)
-
-
-def _leaves_most(ask: Ask, flow: Done, found: Found, upper: float) -> bool:
-    """Whether no other plan can pay a unit more, nor a single path leave more after its fee."""
-    if flow.amount_out + 1 <= upper or rounding(flow) > NEGLIGIBLE:
-        return False
-    single = found.single if ask.limits.toll > 0.0 else []
-    return not single or (isinstance(flow, Walked) and flow.trades == single)
 
 
 def _proven(done: Done, upper: float) -> Route:

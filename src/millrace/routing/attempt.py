@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import NamedTuple
 
 from millrace.routing.candidates import Search
 from millrace.routing.costs import NOTHING, Cost, Table, total
@@ -17,11 +17,9 @@ from millrace.routing.lpedges import LpTrade
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.pieces import pieces_of
 from millrace.routing.plan import Execution, PlanError, net_of
-from millrace.routing.stage import sell_flow, sell_paths
 from millrace.routing.venue import Trade
-from millrace.routing.walk import Walker
+from millrace.routing.walk import Walker, sell_flow, sell_paths
 
-T = TypeVar("T")
 Done = Walked | Execution  # a plan that has been walked
 
 
@@ -33,43 +31,26 @@ class Ask(NamedTuple):
     amount_in: int
     search: Search
     limits: Limits
-    narrow: bool = False
-    """Whether a single path could be too long for the limits."""
-
-
-class _Known(dict[Trade, T]):
-    """What is worked out of a trade when it is first asked for."""
-
-    def __init__(self, work: Callable[[Trade], T]) -> None:
-        super().__init__()
-        self._work = work
-
-    def __missing__(self, trade: Trade) -> T:
-        found = self[trade] = self._work(trade)
-        return found
 
 
 class Plans:
-    """Makes plans of what was found in one market. `scale` is that of `SpotGraph.scale`. One thread at a time."""
+    """Makes plans of what was found in one market. One thread at a time."""
 
     def __init__(
         self,
-        scale: Callable[[str], float],
         walker: FlowWalker,
         table: Table,
         outlets: Outlets = NONE,
         *,
         has_liquidity: bool,
     ) -> None:
-        self._scale = scale
         self._outlets = outlets
         self._walker = walker
         self._table = table
-        self._fees = _Known(lambda trade: table.fee(trade.cost(table)))  # in gas at the full price
-        self._planned = _Known(lambda trade: table.planned(trade.cost(table)))
+        # What each trade adds to a plan's fee, in gas at the full price.
+        self._fee = cache(lambda trade: table.fee(trade.cost(table)))
+        self._planned = cache(lambda trade: table.planned(trade.cost(table)))
         self._has_liquidity = has_liquidity
-        self.too_long = 0
-        """What the best plan would have paid that was too long for the transaction, since this was last set to 0."""
 
     def of_flow(self, ask: Ask, flow: Flow) -> Done | None:
         """The dual's plan, if it is one within the limits."""
@@ -95,7 +76,7 @@ class Plans:
             used = sum(flow for trade, flow in zip(trades, flows, strict=True) if trade.token_in == ask.token_in)
             amount = portion(amount, used / whole)
         vault = Walker(ask.token_in, ask.amount_in, self._outlets)
-        return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, self._scale).done(ask.token_out)
+        return sell_flow(vault, trades, flows, {ask.token_in: amount}, ask.token_out, _the_same).done(ask.token_out)
 
     def of_paths(
         self,
@@ -109,33 +90,28 @@ class Plans:
         """A plan of paths with the parts they take. `known` has been walked already: it may be the same plan.
 
         With `merge` paths that share pools trade there at once, within the limits; where they cannot, they go apart,
-        without the thinnest ones if all are too long for the transaction. Any other plan that is too long is none.
+        without the thinnest ones if all are too long for the transaction.
         """
         while True:
             done = self._of_paths(ask, paths, flows, known, merge=merge)
-            if done is None or not (ask.narrow or merge):
+            if done is None or not merge:
                 return done
             trades = done.trades if isinstance(done, Walked) else [trade for path in paths for trade in path]
             if self.fits(ask.limits, trades):
                 return done
-            self.too_long = max(self.too_long, done.amount_out)
-            if not merge or len(paths) == 1:
+            if len(paths) == 1:
                 return None
             thinnest = flows.index(min(flows))
             paths, flows = [*paths[:thinnest], *paths[thinnest + 1 :]], [*flows[:thinnest], *flows[thinnest + 1 :]]
 
     def fits(self, limits: Limits, trades: Sequence[Trade]) -> bool:
         """Whether trades hold the limits."""
-        return limits.admit(total(map(self._planned.__getitem__, trades)))
-
-    def _fee(self, toll: float, trade: Trade) -> float:
-        """What a trade adds to the fee, in units of the output."""
-        return self._fees[trade] * toll
+        return limits.admit(total(map(self._planned, trades)))
 
     def _spare(self, limits: Limits, trades: Sequence[Trade]) -> Cost:
         """What trades leave of the limits."""
         most = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
-        return most.plus(total(map(self._planned.__getitem__, trades)), -1)
+        return most.plus(total(map(self._planned, trades)), -1)
 
     def in_pieces(self, ask: Ask, done: Done | None) -> tuple[Done | None, Cost]:
         """The plan with large trades in pieces, if it leaves more that way, and what pieces without room would take.
@@ -144,8 +120,8 @@ class Plans:
         """
         if not isinstance(done, Walked) or ask.search.cycle:
             return done, NOTHING
-        spare = partial(self._spare, ask.limits, done.trades)
-        counts, missing = pieces_of(done, partial(self._fee, ask.limits.toll), self._planned.__getitem__, spare)
+        toll, spare = ask.limits.toll, partial(self._spare, ask.limits, done.trades)
+        counts, missing = pieces_of(done, lambda trade: self._fee(trade) * toll, self._planned, spare)
         if not counts:
             return done, missing
         trades, flows = list[Trade](), list[float]()
@@ -163,7 +139,7 @@ class Plans:
         if ask.limits.toll <= 0.0:
             return done.amount_out
         if isinstance(done, Walked):
-            fee = sum(map(self._fees.__getitem__, done.trades))
+            fee = sum(map(self._fee, done.trades))
             return done.amount_out - int(fee * ask.limits.toll)
         return net_of(done.execution(), self._table, ask.limits.toll)
 
@@ -191,6 +167,11 @@ class Plans:
             return sell_paths(vault, parts, ask.token_in, amount).done(ask.token_out)
         except PlanError:
             return None
+
+
+def _the_same(_: str) -> float:
+    """In a vault that holds one token only nobody weighs tokens against each other."""
+    return 1.0
 
 
 def rounding(done: Done) -> float:

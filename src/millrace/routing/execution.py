@@ -130,7 +130,7 @@ def execute(
     while amounts.keys() <= {trade.token_in for trade in kept}:
         if stocks:
             kept, parts = stocks_first(kept, parts)
-        modes, values = _modes(kept, parts, {} if relative else amounts, whole)
+        modes, values = choose_modes(kept, parts, {} if relative else amounts, whole)
         try:
             return _run(kept, modes, values, amounts, token_out, outlets, bounded=stocks)
         except Refused as refused:
@@ -159,12 +159,19 @@ def _leave_out(refused: Refused, trades: list[Trade], flows: list[float], sink: 
     drop_dead_ends(trades, sink, flows)
 
 
-def _modes(
-    trades: Sequence[Trade], flows: Sequence[float], amounts: Mapping[str, int], whole: float | None
+def choose_modes(
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    whole: float | None,
+    aside: Mapping[str, float] = {},
 ) -> tuple[list[int], list[int]]:
-    """Amount modes and their values; fixed are parts of `amounts`, of at most one token."""
+    """Amount modes and their values; fixed are parts of `amounts`, of at most one token.
+
+    What is `aside` of tokens, in the unit of the flows, is not for these trades.
+    """
     modes, values = [contract.ALL] * len(trades), [0] * len(trades)
-    after: dict[str, float] = {}  # flow of a token's sales from here on
+    after = dict(aside)  # flow of a token's sales from here on, and what is left of it then
     fixed: list[int] = []
     for k in range(len(trades) - 1, -1, -1):
         token, flow = trades[k].token_in, flows[k]
@@ -281,10 +288,6 @@ def execute_paths(
     stocks = any_stocks([trade for path, _ in kept for trade in path])
     if stocks:  # the last one takes what is over
         kept.sort(key=lambda each: not any_stocks(each[0]))
-    if len(kept) == 1 and not keep_rest and not stocks:
-        path = kept[0][0]
-        if not outlets.used([trade.pool.id for trade in path]):
-            return _run_path(path, amount_in)
     resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
@@ -307,21 +310,6 @@ def execute_paths(
         except Refused as refused:
             del kept[sum(start <= refused.args[0][0] for start in starts) - 1]
     raise PlanError("no path can execute this amount")
-
-
-def _run_path(path: Sequence[Trade], amount_in: int) -> Walked:
-    """Walk one path, which meets no pool twice, with all of the input: each trade sells what the one before it paid.
-
-    Raises `PlanError`.
-    """
-    amounts = [amount_in]
-    for trade in path:
-        paid = trade.pays(amounts[-1])
-        if paid <= 0:
-            raise PlanError("no path can execute this amount")
-        amounts.append(paid)
-    modes = [contract.ALL, *[contract.PREVIOUS] * (len(path) - 1)]
-    return Walked(amount_in, amounts[-1], path, modes, [0] * len(path), amounts[:-1], amounts[1:])
 
 
 def _merged(

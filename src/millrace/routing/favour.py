@@ -6,7 +6,6 @@ less than a unit is no fee. For tokens of few decimals and tiny amounts that is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -28,7 +27,6 @@ from millrace.routing.venue import Trade
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
 _PART_OF_D = 1e-14  # how exactly the CryptoSwap contracts solve for a balance
 _KEPT = 4096  # sums remembered
-CLOSE = 1.0 + 1e-5  # so good are the spot rates of a whole path where pools are tabulated, each a part per million
 
 
 class Favour(NamedTuple):
@@ -93,30 +91,6 @@ def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
     return whole / scale[search.sink], most / scale[search.sink]
 
 
-@kernel
-def _gain_of_path(
-    of: _Columns, scale: Floats, search: Search, hops: int, fee: float, floor: float, largest: float
-) -> float:
-    """What the favours of a path of at most `hops` pools are worth at most that leaves more than `floor`, scaled.
-
-    The `largest` favour of all is known. The path's pools take at least `fee` each. One of its favours is the largest:
-    it leaves no more than spot rates make of the amount that goes through that trade, and for each of its pools that
-    favour, less the fee.
-    """
-    amount, most, near = search.amounts[0] * CLOSE, 0.0, hops * min(fee - largest, 0.0)
-    for k in range(of.src.size):
-        u, v = of.src[k], of.dst[k]
-        over = amount * search.ahead[u] * of.rate[k] * search.behind[v] - floor
-        if over > near:
-            worth = _worth(of, scale, search, k)
-            least = 1 + (u != search.sources[0]) + (v != search.sink)
-            lost = fee - worth
-            if over > least * lost:
-                pools = hops if over >= hops * lost else max(int(over / lost), least)
-                most = max(most, pools * worth)
-    return most
-
-
 def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: None) -> FloatTable:
     """A row for each trade, of what `Favour` says of it. `pause` is called at every step."""
     numbers = chain.from_iterable([favour(trade) for trade in in_steps(trades, pause)])
@@ -124,21 +98,16 @@ def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: No
 
 
 class Favours:
-    """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time.
+    """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time."""
 
-    `fees` is the gas that each edge adds to the fee.
-    """
-
-    def __init__(self, graph: Graph, rows: FloatTable, fees: Floats) -> None:
+    def __init__(self, graph: Graph, rows: FloatTable) -> None:
         self._scale = graph.scale
-        self._least_fee = float(fees.min(initial=math.inf))
         ordered = rows[graph.original]
         edges = np.nonzero(ordered[:, 0] + ordered[:, 1])[0]
         sold, bought = np.ascontiguousarray(ordered[edges].T)
         net = graph.net
         self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
-        self._last: tuple[Search | None, tuple[int, float, float], float] = None, (0, 0.0, 0.0), 0.0  # see `of_path`
 
     def _sum(self, search: Search) -> tuple[float, float]:
         """What `_add_up` says, remembered."""
@@ -153,20 +122,6 @@ class Favours:
     def of_one(self, search: Search) -> float:
         """The most that a single trade can gain, in units of the sink."""
         return self._sum(search)[1]
-
-    def of_path(self, search: Search, hops: int, toll: float, floor: float) -> float:
-        """The most that a path of so many pools can gain that leaves more than `floor` after its fee at `toll`.
-
-        Both are in units of the sink. The search is closed: no cycle of the market earns.
-        """
-        asked, others, gain = self._last
-        if asked is search and others == (hops, toll, floor):  # many a question asks twice
-            return gain
-        scale = float(self._scale[search.sink])
-        fee, largest = self._least_fee * toll * scale, self.of_one(search) * scale
-        gain = float(_gain_of_path(self._of, self._scale, search, hops, fee, floor * scale, largest)) / scale
-        self._last = search, (hops, toll, floor), gain
-        return gain
 
     def of_all(self, search: Search) -> float:
         """The most that all trades together can gain, in units of the sink.

@@ -167,17 +167,11 @@ class KernelSearch:
         outputs = self._edges, self._flows, self._report
         return find(self._net, *self._memory(), self._labels, search, room, paths, hops, chunks, nearly, *outputs)
 
-    def paths(
-        self, search: Search, limits: Limits, floor: float, *, split: bool, strict: bool = False
-    ) -> tuple[list[Trade], Split]:
-        """The best single path that pays more than `floor` (scaled, less fees), and the greedy split, over all the net.
-
-        With `strict` no paths are followed that are too long for the transaction; else the single one may be.
-        """
+    def paths(self, search: Search, limits: Limits, floor: float, *, split: bool) -> tuple[list[Trade], Split]:
+        """The best single path that pays more than `floor` (scaled, less fees), and the greedy split."""
         _, _, work = self._memory()
         room, paths, hops = self._within(search, limits)
-        room, chunks = room._replace(strict=strict), CHUNKS if split else 0
-        find_paths(self._net, work, search, room, paths, hops, chunks, floor, self._report)
+        find_paths(self._net, work, search, room, paths, hops, CHUNKS if split else 0, floor, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
         return single, self._split(work, int(self._report[SPLIT]), search)
 
@@ -210,10 +204,6 @@ class KernelSearch:
         """The room that limits leave in this graph, with the price of fees at a token."""
         room = self._rooms.of(limits)
         return Room(room.share, room.strict, room.fee, limits.toll * self._scales[sink]) if limits.toll > 0.0 else room
-
-    def narrow(self, limits: Limits) -> bool:
-        """Whether a single path could be too long for the limits."""
-        return self._rooms.narrow(limits)
 
     def _within(self, search: Search, limits: Limits) -> tuple[Room, int, int]:
         """The room, with the price of fees at the sink, and the most paths, and pools on one path."""

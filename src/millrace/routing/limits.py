@@ -8,8 +8,8 @@ they are on the safe side.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -58,43 +58,21 @@ class Limits(NamedTuple):
 
 
 class Rooms:
-    """The shares of a graph's edges under the limits asked for last. One thread at a time. `costs` is by edge."""
+    """The shares of a graph's edges under the limits asked for last. `costs` is by edge."""
 
     def __init__(self, costs: Floats) -> None:
-        self._costs = costs
-        self._fees = fees_of(costs)
-        self._known: OrderedDict[tuple[int, Cost], tuple[Room, float]] = OrderedDict()
-        self._asked: Limits | None = None
-        self._found = Room(np.zeros(0), False), 0.0
-
-    def __len__(self) -> int:
-        return len(self._known)
+        self._known = lru_cache(maxsize=_KEPT)(partial(_find, costs, fees_of(costs)))
 
     def of(self, limits: Limits) -> Room:
-        """The room that limits leave; it is not strict."""
-        return self._find(limits)[0]
+        """The room that limits leave: a strict one if a single path could be too long for them."""
+        return self._known(limits.pools, path_hops(limits), limits.budget)
 
-    def narrow(self, limits: Limits) -> bool:
-        """Whether a single path could be too long for the limits."""
-        return self._find(limits)[1] * path_hops(limits) > WHOLE
 
-    def _find(self, limits: Limits) -> tuple[Room, float]:
-        """The room, and the largest share in it."""
-        if limits is self._asked:  # one question asks several times
-            return self._found
-        key = limits.pools, limits.budget
-        found = self._known.get(key)
-        if found is None:
-            whole = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
-            parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
-            share = (self._costs * parts).max(axis=1, initial=0.0)
-            found = self._known[key] = Room(share, False, self._fees), float(share.max(initial=0.0))
-            if len(self._known) > _KEPT:
-                self._known.popitem(last=False)
-        else:
-            self._known.move_to_end(key)
-        self._asked, self._found = limits, found
-        return found
+def _find(costs: Floats, fees: Floats, pools: int, hops: int, budget: Cost) -> Room:
+    whole = budget._replace(legs=min(pools, budget.legs))
+    parts = np.array([1.0 / limit if limit > 0 else 1e300 for limit in whole])
+    share = (costs * parts).max(axis=1, initial=0.0)
+    return Room(share, float(share.max(initial=0.0)) * hops > WHOLE, fees)
 
 
 def fees_of(costs: Floats) -> Floats:

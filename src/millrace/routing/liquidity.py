@@ -23,9 +23,10 @@ from millrace.routing.golden import golden_section
 from millrace.routing.paths import split_paths
 from millrace.routing.plan import Execution, PlanError, cost_of
 from millrace.routing.router import Algorithm, Limits, Router
-from millrace.routing.stage import sell_flow, sell_paths
-from millrace.routing.venue import tradable
-from millrace.routing.walk import Walker
+from millrace.routing.venue import Trade, tradable
+from millrace.routing.walk import Walker, sell_flow, sell_paths
+
+Paths = list[tuple[list[Trade], float]]
 
 REFINEMENTS = 3
 """Times a division is moved to one that leaves the deposit nothing to sell, as long as that pays more."""
@@ -147,20 +148,19 @@ class Desk(NamedTuple):
                 if whole > 0.0:
                     yield tuple(worth[k] / whole if k in chosen else 0.0 for k in range(len(worth)))
 
+    def sale(self, token: str, amount: int, before: Pool | None, sink: str) -> Execution:
+        """A plan that sells a balance, redeemed in pool `before` (None: as it is). Raises `PlanError`."""
+        vault, amounts, limits = self._begin(token, amount, before)
+        return self.sell(vault, amounts, sink, limits).done(sink)
+
     def _begin(self, token_in: str, amount: int, before: Pool | None) -> tuple[Walker, dict[str, int], Limits]:
         """The vault after a withdrawal, if there is one, what it has to sell, and the limits left."""
         vault, table = Walker(token_in, amount, self.router.outlets), self.router.table
         if before is not None:
             vault.withdraw(before)
         limits = self.limits if before is None else self.limits.less(table.planned(table.withdrawal(before)))
-        return vault, {token: vault.balances[token] for token in _income(token_in, before)}, limits
-
-    def spot(self, token_in: str, token_out: str, before: Pool | None, after: Pool | None) -> float:
-        """Output per input of a very small plan of this kind; 0 if there is none."""
-        income = _income(token_in, before)
-        if after is not None:
-            return self._worth(income, after)
-        return sum(part * self.router.rate(token, token_out) for token, part in income.items())
+        tokens = (token_in,) if before is None else before.tokens
+        return vault, {token: vault.balances[token] for token in tokens}, limits
 
     def sell(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
         """The vault after the best way to sell `amounts` of its tokens for `sink`. Raises `PlanError`."""
@@ -175,10 +175,10 @@ class Desk(NamedTuple):
         if self.algorithm != "greedy":
             ways.append(lambda: self._by_flow(vault, given, sink, limits))
         if self.algorithm != "lagrangian":
-            ways.append(lambda: self._by_paths(vault, given, sink, limits))
+            ways.append(lambda: self._by_paths(vault, given, sink, limits, self.router.find_paths))
         found = [done for way in ways if (done := _tried(way)) is not None]
         if not found:
-            return self._by_exact_paths(vault, given, sink, limits)
+            return self._by_paths(vault, given, sink, limits, self._exact_path)
         return max(found, key=lambda done: done.balances[sink])
 
     def _by_flow(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
@@ -188,24 +188,20 @@ class Desk(NamedTuple):
             raise PlanError("a token remains unsold")
         return done
 
-    def _by_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
+    def _by_paths(
+        self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits, find: Callable[..., Paths]
+    ) -> Walker:
+        share = limits.shared(len(amounts))
         for token, amount in amounts.items():
-            given = vault.balances[token] if token in whole else amount
-            vault = sell_paths(vault, self.router.find_paths(token, sink, given, share), token, given)
+            vault = sell_paths(vault, find(token, sink, amount, share), token, amount)
         return vault
 
-    def _by_exact_paths(self, vault: Walker, amounts: Mapping[str, int], sink: str, limits: Limits) -> Walker:
-        share, whole = limits.shared(len(amounts)), _whole(vault, amounts)
-        for token, amount in amounts.items():
-            if not self.router.connected(token, sink):
-                raise PlanError(f"no path from {token} to {sink}")
-            given = vault.balances[token] if token in whole else amount
-            path = self.router.exact_path(token, sink, given, share)
-            if path is None:
-                raise PlanError("no path can execute this amount")
-            vault = sell_paths(vault, [(path, 1.0)], token, given)
-        return vault
+    def _exact_path(self, token: str, sink: str, amount: int, limits: Limits) -> Paths:
+        """The best single path in whole units. Raises `PlanError`."""
+        path = self.router.exact_path(token, sink, amount, limits) if self.router.connected(token, sink) else None
+        if path is None:
+            raise PlanError("no path can execute this amount")
+        return [(path, 1.0)]
 
     def _deposit(
         self, vault: Walker, amounts: Mapping[str, int], pool: Pool, shares: Sequence[float], limits: Limits
@@ -251,22 +247,6 @@ class Desk(NamedTuple):
                 spare -= part
         return {target: given for target, given in sales.items() if any(given.values())}
 
-    def _worth(self, income: Mapping[str, float], pool: Pool) -> float:
-        """LP units per input at spot prices: what the income is worth, over the price of a unit's tokens."""
-        token, *rest = income
-        unit = list(zip(pool.tokens, (reserve / pool.lp_supply for reserve in pool.reserves), strict=True))
-        numeraire = pool.tokens[0] if rest else token
-        rates = [self.router.rate(numeraire, wanted) for wanted, _ in unit]
-        if min(rates) <= 0.0:
-            return 0.0
-        price = sum(part / rate for (_, part), rate in zip(unit, rates, strict=True))
-        return sum(part * self.router.rate(owned, numeraire) for owned, part in income.items()) / price
-
-
-def _whole(vault: Walker, amounts: Mapping[str, int]) -> set[str]:
-    """The tokens that are to be sold to the last unit: what rounding leaves of them on the way goes along."""
-    return {token for token, amount in amounts.items() if vault.balances[token] == amount}
-
 
 def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table: Table) -> bool:
     """Whether a plan, taken apart into paths, holds the limits.
@@ -277,13 +257,6 @@ def within(plan: Execution, token_in: str, token_out: str, limits: Limits, table
     longest = max((len(path.hops) for path in paths), default=0)
     fits = limits.admit(table.planned(cost_of(plan.legs, table)))
     return fits and len(paths) <= limits.paths and longest <= limits.hops
-
-
-def _income(token: str, issuer: Pool | None) -> dict[str, float]:
-    """What a plan has to sell per smallest unit of its input."""
-    if issuer is None:
-        return {token: 1.0}
-    return {name: reserve / issuer.lp_supply for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)}
 
 
 def _tried(make: Callable[[], Walker]) -> Walker | None:
@@ -297,22 +270,3 @@ def _without_balancing(shares: Sequence[float], sold: int, part: float) -> tuple
     """The division of one that makes a deposit sell a part of a token: that is turned into the other one beforehand."""
     share = shares[sold] * (1.0 - part)
     return (share, 1.0 - share) if sold == 0 else (1.0 - share, share)
-
-
-def redeem_and_sell(router: Router, pool: Pool, token: str, amount: int, sink: str, limits: Limits) -> Execution:
-    """A plan that redeems a balance at its issuer and sells what that pays along paths. Raises `PlanError`.
-
-    Every amount is relative to what the vault then holds, so the legs can follow others in one call.
-    """
-    vault = Walker(token, amount, router.outlets)
-    vault.withdraw(pool)
-    amounts = {name: vault.balances[name] for name in pool.tokens}
-    less = limits.less(router.table.planned(router.table.withdrawal(pool)))
-    return Desk(router, limits, limits, "greedy").sell(vault, amounts, sink, less).done(sink)
-
-
-def ways(before: Pool | None, after: Pool | None, *, sold: bool, bought: bool) -> list[tuple[Pool | None, Pool | None]]:
-    """Every combination of redeeming the input or selling it as it is (if `sold` anywhere), and so for the output."""
-    first = [pool for pool in (before, None) if pool is not None or sold]
-    last = [pool for pool in (after, None) if pool is not None or bought]
-    return [pair for pair in itertools.product(first, last) if pair != (None, None)]

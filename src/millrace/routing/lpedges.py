@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator
 
 from millrace.dex.market import DictMarket
 from millrace.dex.operations import MIN_OUTPUT
-from millrace.dex.pool import MAX_AMOUNT, InsufficientLiquidity, Pool, PoolError
+from millrace.dex.pool import Pool, PoolError
 from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, sampled_knots
 from millrace.routing.net import Knots
@@ -34,40 +34,10 @@ class LpTrade(Trade):
         self.pool = pool
         self.i = self.j = -1
         self.token_in, self.token_out = token_in, token_out
-        self.pays = self._pays
         self.spot = self.keeps = 0.0
         self.knots = None
         self._table = None
         self._cost = NOTHING
-
-    def needs(self, wanted: int) -> int:
-        """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
-
-        most = self._most()
-        low, high = 0, 1
-        while self._pays(min(high, most)) < wanted:
-            if high >= most:
-                raise InsufficientLiquidity(f"pool {self.pool.id} pays less than {wanted} for anything")
-            low, high = high, 2 * high
-        high = min(high, most)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._pays(middle) < wanted:
-                low = middle
-            else:
-                high = middle
-        return high
-
-    def _most(self) -> int:
-        """The largest input worth asking."""
-        return MAX_AMOUNT
-
-    def walk(self, walker: Walker, mode: int, value: int) -> None:
-        """Take the trade's steps. Raises `PlanError`."""
-        raise NotImplementedError
-
-    def _pays(self, amount: int) -> int:
-        raise NotImplementedError
 
 
 class MintTrade(LpTrade):
@@ -75,7 +45,7 @@ class MintTrade(LpTrade):
 
     __slots__ = ()
 
-    def _pays(self, amount: int) -> int:
+    def pays(self, amount: int) -> int:
         token = self.pool.index(self.token_in)
         try:
             minted = self.pool.mint(tuple([amount if k == token else 0 for k in range(len(self.pool.tokens))])).lp
@@ -95,7 +65,7 @@ class BurnTrade(LpTrade):
 
     __slots__ = ()
 
-    def _pays(self, amount: int) -> int:
+    def pays(self, amount: int) -> int:
         to = self.pool.index(self.token_out)
         try:
             burn = self.pool.burn(amount)
@@ -111,9 +81,6 @@ class BurnTrade(LpTrade):
         except PoolError:
             return 0
         return total
-
-    def _most(self) -> int:
-        return self.pool.lp_supply - self.pool.lp_supply // 100
 
     def _work(self, table: Table) -> Cost:
         return table.withdrawal(self.pool).plus(table.swap(self.pool), len(self.pool.tokens) - 1)

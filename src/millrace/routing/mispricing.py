@@ -17,7 +17,6 @@ from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
 from millrace.routing.parts import FEW
-from millrace.routing.shares import NOTHING
 from millrace.routing.widepath import BETTER, WideSearch
 
 FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
@@ -69,11 +68,6 @@ class Mispricing:
         edges, paid, complete = self._wide.quick(search, hops, room)
         if not edges:
             return None
-        if ask.narrow and not self._plans.fits(limits, [self._kernels.trades[e] for e in edges]):
-            fee = float(room.fee[edges].sum()) * room.price if room.price > 0.0 else 0.0
-            self._plans.too_long = int((paid + fee) / float(self._scale[search.sink]))
-            edges = self._wide.best(search, hops, NOTHING, room._replace(strict=True)) or edges
-            paid, complete = float(self._wide.work.best[0]), True
         plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), None, self._prices.bound(search))
         if not complete and (plan is None or time.monotonic() < deadline):
             wider = self._wide.best(search, hops, paid, room)
@@ -82,7 +76,7 @@ class Mispricing:
                 plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), plan, upper)
         if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
             starts = [edges]
-            if room.price > 0.0 and not ask.narrow:  # a path may be worth its fee with others beside it
+            if room.price > 0.0 and not room.strict:  # a path may be worth its fee with others beside it
                 gross = paid + float(room.fee[edges].sum()) * room.price
                 starts.append(self._wide.quick(search, hops, room._replace(price=0.0), gross * BETTER)[0])
             split, ways, worth, widest = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
@@ -97,10 +91,10 @@ class Mispricing:
             if widest > FEWER and (plan is merged or limits.paths <= FEW):  # flows alike pay enough without
                 plan = better(plan, self._with_fewer(ask, starts))
         if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
-            return Best(plan, None, False, upper)
+            return Best(plan, None, room.strict, upper)
         trades = [self._kernels.trades[e] for e in edges]
         single = self._plans.of_paths(ask, [trades], [1.0], plan)
-        near = rounding(single) > COUNTS if single else not ask.narrow or self._plans.fits(limits, trades)
+        near = room.strict or single is None or rounding(single) > COUNTS
         return Best(better(plan, single), single, near, upper)
 
     def _in_order(

@@ -108,17 +108,8 @@ def split_sources(fills: Sequence[Fill], inputs: Sequence[tuple[str, int]]) -> l
 def _follow(held: dict[str, list[_Parcel]], fills: Sequence[Fill]) -> None:
     """Move the parcels of the tokens `held` through the fills."""
     for number, fill in enumerate(fills):
-        trade, amount, paid = fill
-        parcels = held.get(trade.token_in, [])
-        if len(parcels) == 1 and parcels[0].amount == amount > 0:  # the usual case: all of what came one way
-            hops, _, source = parcels.pop()
-            bought = [_Parcel((*hops, Hop(fill, number, amount, paid)), paid, source)]
-        else:
-            bought = _trade(_take(parcels, amount), fill, number)
-        if trade.token_out in held:
-            held[trade.token_out] += bought
-        else:
-            held[trade.token_out] = bought
+        bought = _trade(_take(held.get(fill.trade.token_in, []), fill.amount_in), fill, number)
+        held.setdefault(fill.trade.token_out, []).extend(bought)
 
 
 def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:

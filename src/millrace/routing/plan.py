@@ -18,28 +18,10 @@ from millrace.dex.operations import RATED
 from millrace.dex.pool import Pool
 from millrace.dex.rate import RatePool
 from millrace.dex.run import Step
-from millrace.routing.costs import Cost, Table, total
+from millrace.routing.costs import NAMES, Cost, Table, total
 from millrace.routing.venue import Trade
 
-DEPOSITS = {
-    ("XExchange", "constant_product"): Action.XEXCHANGE_ADD,
-    ("OneDex", "constant_product"): Action.ONEDEX_ADD,
-    ("Jex", "constant_product"): Action.JEX_ADD,
-    ("Jex", "stable"): Action.JEX_STABLE_ADD,
-    ("AshSwap", "stable"): Action.ASH_STABLE_ADD,
-    ("AshSwap", "crypto"): Action.ASH_CRYPTO_ADD,
-}
-# Every exchange's withdrawal is numbered right after its deposit.
-WITHDRAWALS = {venue: Action(action + 1) for venue, action in DEPOSITS.items()}
-ACTIONS = {
-    ("XExchange", "constant_product"): Action.XEXCHANGE_SWAP,
-    ("OneDex", "constant_product"): Action.ONEDEX_SWAP,
-    ("Jex", "constant_product"): Action.JEX_SWAP,
-    ("Jex", "stable"): Action.JEX_STABLE_SWAP,
-    ("AshSwap", "stable"): Action.ASH_STABLE_SWAP,
-    ("AshSwap", "crypto"): Action.ASH_CRYPTO_SWAP,
-    **{venue: Action(action) for action, venue in RATED.items()},
-}
+RATES = {venue: Action(action) for action, venue in RATED.items()}
 
 
 class PlanError(Exception):
@@ -247,11 +229,12 @@ def evenly(amount: int, parts: int) -> list[int]:
     return [part] * (parts - 1) + [amount - part * (parts - 1)]
 
 
-@lru_cache(maxsize=64)  # there are ten
-def _swap_in(kind: type[Pool]) -> tuple[Action, bool, bool]:
-    """How pools of a class are traded with, whether the contract has to be told where, and whether at a rate."""
-    action = ACTIONS[kind.exchange, kind.kind]
-    return action, action in contract.NEEDS_ADDRESS, issubclass(kind, RatePool)
+@lru_cache(maxsize=64)  # there are ten kinds
+def _action(kind: type[Pool], what: str) -> tuple[Action, bool, bool]:
+    """What is done in pools of a class, whether the contract has to be told where, and whether at a rate."""
+    venue = kind.exchange, kind.kind
+    action = RATES[venue] if venue in RATES else Action[f"{NAMES[venue]}_{what}".upper()]
+    return action, action in contract.NEEDS_ADDRESS, venue in RATES
 
 
 class _Builder:
@@ -288,7 +271,7 @@ class _Builder:
     def add_swap(self, leg: Leg) -> None:
         trade, mode, value = leg
         pool, tokens = trade.pool, self.tokens
-        action, addressed, rated = _swap_in(type(pool))
+        action, addressed, rated = _action(type(pool), "swap")
         w = self.address(pool.address) if addressed else contract.AUTO
         token_in = tokens.setdefault(trade.token_in, len(tokens))
         token_out = tokens.setdefault(trade.token_out, len(tokens))
@@ -302,16 +285,13 @@ class _Builder:
     def add_liquidity(self, leg: LpLeg) -> None:
         """A deposit or withdrawal."""
         pool = leg.pool
-        venue = (pool.exchange, pool.kind)
         mode = self.mode(leg.mode, leg.value)
+        action, addressed, _ = _action(type(pool), "remove" if leg.given is None else "add")
+        w = self.address(pool.address) if addressed else contract.AUTO
         if leg.given is None:
-            action = WITHDRAWALS[venue]
-            w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
             lp_token = self.token(pool.lp_token)
             self.instructions.append(contract.remove(action, lp_token, mode, len(pool.tokens), w))
             return
-        action = DEPOSITS[venue]
-        w = self.address(pool.address) if action in contract.NEEDS_ADDRESS else contract.AUTO
         if isinstance(pool, OneDexPool):
             w = pool.pair_id
         tokens = [self.token(token) for token in leg.given]

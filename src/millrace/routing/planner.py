@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,9 +14,10 @@ from typing import cast
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing import reverse
+from millrace.routing.answers import Question
 from millrace.routing.costs import NOTHING, Table
-from millrace.routing.execution import execute, execute_paths
-from millrace.routing.liquidity import Desk, Issuers, redeem_and_sell, ways, within
+from millrace.routing.execution import execute
+from millrace.routing.liquidity import Desk, Issuers, within
 from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError, net_of, taken_of
 from millrace.routing.router import Algorithm, Limits, NoRoute, Route, Router
 from millrace.routing.venue import CurveCache
@@ -111,21 +113,22 @@ class Planner:
         `deadline` is on `time.monotonic`: past it the best plan so far is the answer. With `hurry` a question not
         about LP units raises `NeedsTime` instead of taking long.
         """
+        asked = Question(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
         if not self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity):
-            return self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry=hurry)
+            return self.router.forward(*asked[:6], hurry=hurry)
         if not self.supports(token_in, token_out, liquidity=limits.liquidity):
             raise NoRoute("no path between tokens")
         found: list[Route] = []
         reasons: list[Exception] = []
         for router in self._routers(limits):
             try:
-                route = router.forward(token_in, token_out, amount_in, limits, algorithm, deadline)
+                route = router.forward(*asked[:6])
                 if router is self.router or within(route.execution, token_in, token_out, limits, self.table):
                     found.append(route)
             except (NoRoute, PlanError) as error:
                 reasons.append(error)
         if token_in != token_out:
-            found += self._with_liquidity(token_in, token_out, amount_in, limits, algorithm, deadline, bool(found))
+            found += self._with_liquidity(asked, bool(found))
         if not found:
             if token_in == token_out:
                 raise reasons[-1]
@@ -143,9 +146,11 @@ class Planner:
 
     def ways(self, token_in: str, token_out: str, limits: Limits) -> list[tuple[Pool | None, Pool | None]]:
         """Pools to redeem the input in, and to mint the output in, if it is LP units; None for neither."""
-        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
         router = self._routers(limits)[-1]
-        return ways(before, after, sold=router.knows(token_in), bought=router.knows(token_out))
+        before, after = self._issuers.redeems(token_in), self._issuers.mints(token_out)
+        first = [pool for pool in (before, None) if pool is not None or router.knows(token_in)]
+        last = [pool for pool in (after, None) if pool is not None or router.knows(token_out)]
+        return [pair for pair in itertools.product(first, last) if pair != (None, None)]
 
     def _room_for(self, token_in: str, token_out: str, limits: Limits) -> bool:
         """Whether a withdrawal or deposit, whichever way, fits into a transaction at all."""
@@ -155,17 +160,9 @@ class Planner:
                 return True
         return False
 
-    def _with_liquidity(
-        self,
-        token_in: str,
-        token_out: str,
-        amount_in: int,
-        limits: Limits,
-        algorithm: Algorithm,
-        deadline: float,
-        answered: bool,
-    ) -> list[Route]:
+    def _with_liquidity(self, asked: Question, answered: bool) -> list[Route]:
         """Plans that redeem the input, mint the output, or both; over edges astray, too."""
+        token_in, token_out, amount_in, limits, algorithm, deadline, _ = asked
         routers = dict.fromkeys(graph for router in self._routers(limits) for graph in (router, router.whole))
         apart = limits._replace(toll=0.0)  # their parts end in tokens in which the fee is not priced
         found: list[Route] = []
@@ -178,28 +175,20 @@ class Planner:
                 with contextlib.suppress(PlanError):
                     if last is not None and not shares:  # one division will do for all
                         shares = desk.divide(token_in, amount_in, first, last)
-                    plan = self._first_plan(desk, token_in, token_out, amount_in, first, last, shares)
-                    found.append(Route(plan, None))
+                    found.append(Route(self._first_plan(desk, asked, first, last, shares), None))
         return found
 
     def _first_plan(
-        self,
-        desk: Desk,
-        token_in: str,
-        token_out: str,
-        amount: int,
-        before: Pool | None,
-        after: Pool | None,
-        shares: Sequence[float],
+        self, desk: Desk, asked: Question, before: Pool | None, after: Pool | None, shares: Sequence[float]
     ) -> Execution:
         """A plan within the limits; with fewer paths where it would come to more than it asked for."""
         try:
-            return desk.plan(token_in, token_out, amount, before, after, shares)
+            return desk.plan(*asked[:3], before, after, shares)
         except PlanError:
             if desk.limits.paths == 1:
                 raise
         few = desk._replace(limits=desk.limits._replace(paths=1))
-        return few.plan(token_in, token_out, amount, before, after, shares)
+        return few.plan(*asked[:3], before, after, shares)
 
     def _routers(self, limits: Limits) -> list[Router]:
         """Where to search: without LP units on the way, and, if they are allowed, with them."""
@@ -246,53 +235,43 @@ class Planner:
         slow = self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity)
         net = partial(net_of, table=self.table, toll=limits.toll)
         question = reverse.Question(token_in, amount_out, forward, single, walk, net, slow, answers.__len__, deadline)
-        return reverse.smallest(question, self._spot(token_in, token_out, limits, algorithm))
+        return reverse.smallest(question, self._spot(token_in, token_out, limits))
 
-    def _spot(self, token_in: str, token_out: str, limits: Limits, algorithm: Algorithm) -> float:
-        """Output per input of a small trade."""
-        router = self._between if limits.liquidity else self.router
-        spot = router.rate(token_in, token_out)
-        desk = Desk(router, limits, limits, algorithm)
-        for first, last in self.ways(token_in, token_out, limits):
-            spot = max(spot, desk.spot(token_in, token_out, first, last))
-        if spot <= 0.0:
+    def _spot(self, token_in: str, token_out: str, limits: Limits) -> float:
+        """Output per input of a small trade; about that where LP units are redeemed or minted. Raises `PlanError`."""
+        spot = (self._between if limits.liquidity else self.router).rate(token_in, token_out)
+        sold, bought = self._value(token_in), self._value(token_out)
+        if spot <= 0.0 and min(sold, bought) <= 0.0:
             raise PlanError("the pool takes no trade of this kind")
-        return spot
+        return spot or sold / bought
+
+    def _value(self, token: str) -> float:
+        """About what a unit is worth, of LP units what is redeemed for it."""
+        issuer = self._issuers.redeems(token) or self._issuers.mints(token)
+        if issuer is None:
+            return self.router.scale(token)
+        held = sum(
+            reserve * self.router.scale(name) for name, reserve in zip(issuer.tokens, issuer.reserves, strict=True)
+        )
+        return held / issuer.lp_supply
 
     def sale(self, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
         """A plan that sells a whole balance, with legs that can follow others in one call. Raises `PlanError`.
 
         Whichever pays most: without the edges astray or over them, an LP token sold as it is or redeemed.
         """
-        sold, issuer = (token, amount, token_out, limits), self._issuers.redeems(token)
         found: list[Execution] = []
         refusal = PlanError("no path between tokens")
         for router in dict.fromkeys((self.router, self.router.whole)):
-            plans: list[Callable[[], Execution]] = []
-            if router.connected(token, token_out):
-                plans.append(partial(self._sold_as_it_is, router, *sold))
-            if issuer is not None:
-                plans.append(partial(redeem_and_sell, router, issuer, *sold))
-            for plan in plans:
+            as_it_is = [None] if router.connected(token, token_out) else []
+            for issuer in (*as_it_is, *filter(None, [self._issuers.redeems(token)])):
                 try:
-                    found.append(plan())
+                    found.append(Desk(router, limits, limits, "greedy").sale(token, amount, issuer, token_out))
                 except PlanError as error:
                     refusal = error
         if not found:
             raise refusal
         return max(found, key=lambda done: done.amount_out)
-
-    def _sold_as_it_is(self, router: Router, token: str, amount: int, token_out: str, limits: Limits) -> Execution:
-        """One over the edges of a graph that trades the token."""
-        if limits.hops < 1 or limits.pools < 1:
-            raise PlanError("the route needs more pools than allowed")
-        with contextlib.suppress(PlanError):
-            paths, parts = zip(*router.find_paths(token, token_out, amount, limits), strict=True)
-            return execute_paths(paths, parts, token, token_out, amount, router.outlets).execution()
-        path = router.exact_path(token, token_out, amount, limits)
-        if path is None:
-            raise PlanError("no path can execute this amount")
-        return execute_paths([path], [1.0], token, token_out, amount, router.outlets).execution()
 
     def joint_sale(self, amounts: Mapping[str, int], token_out: str, limits: Limits) -> list[Leg]:
         """Legs that sell whole balances of several tokens in one flow over the pools. Raises `PlanError`."""

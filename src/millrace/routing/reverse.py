@@ -3,21 +3,18 @@
 The best output is, but for rounding and pools of next to nothing, a concave function of the input. A few forward
 answers close in on the input, and half of it is tried as long as that pays enough; the best single path's exact inverse
 is never exceeded. Then the plan found is walked with ever smaller inputs until one unit less would not pay enough, and
-the forward search is asked again for that input: the answer is an input for which the forward quote pays what is
-wanted, too, but not for one unit less. At the end the payments are put in an order in which also the very instructions
-of the answer pay too little for one unit less. Where no order does that, because paths share pools, every payment is
-cut down to what it needs.
+the forward search is asked for that unit less, until that does not pay enough either.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable
+from typing import NamedTuple
 
 from millrace.dex import aggregator_contract as contract
-from millrace.routing.plan import AnyLeg, Execution, Leg, PlanError
+from millrace.routing.plan import AnyLeg, Execution, PlanError
 from millrace.routing.router import Route
 
 ROUNDS = 24
@@ -25,9 +22,7 @@ MAX_AMOUNT = 10**78  # 2^256, the most that the contract counts, has as many dig
 CLOSE_ENOUGH = 10**6  # the first search stops when it pays at most one part in this too much
 ROUGH = 1000  # the same where an answer takes many milliseconds: its plan, walked with less, comes closer at once
 SLOW_ANSWERS = 12  # forward answers that may be asked for there: a number, so that equal questions have equal answers
-SETTLINGS = 8
-STEPS_BACK = 40  # forward answers in search of the least input for which one pays enough
-STEPS_BACK_SLOW = 4  # the same where an answer takes many milliseconds
+SETTLINGS = 8  # plans walked down to the unit, each found for one unit less than the last one
 
 
 class Question(NamedTuple):
@@ -67,13 +62,13 @@ def smallest(question: Question, spot: float) -> Route:
     if best is None:
         raise PlanError("the market cannot pay this amount")
     for _ in range(SETTLINGS):
-        best = _settle(question, best)
+        best = best._replace(execution=shrink(question, best.execution))
         one_less = best.execution.amount_in - 1
         less = question.forward(one_less) if one_less and not question.late() else None
         if less is None or less.execution.amount_out < question.wanted:
             break
         best = less  # for a unit less the search came upon another plan, which pays enough, too
-    return best._replace(execution=_tight(question, best.execution))
+    return best
 
 
 def _with_single(question: Question, best: Route | None, single: Execution) -> Route:
@@ -150,46 +145,6 @@ def _next_input(amount_in: int, paid: int, wanted: int, spot: float, growth: int
     return max(1, math.ceil(wanted * depth / (limit - wanted)))
 
 
-def _settle(question: Question, best: Route) -> Route:
-    """Shrink the input of the plan and search again, until neither gets any further."""
-    for _ in range(SETTLINGS):
-        smaller = shrink(question, best.execution)
-        if smaller.amount_in == best.execution.amount_in:
-            return best
-        if question.late():
-            return best._replace(execution=smaller)
-        found = _least_from(question, smaller.amount_in, best.execution.amount_in)
-        if found is None:
-            return best
-        if found.execution.amount_in > smaller.amount_in:
-            return found
-        best = found
-    return best
-
-
-def _least_from(question: Question, amount: int, below: int = MAX_AMOUNT) -> Route | None:
-    """The forward route of the least input from `amount` on that pays enough: mostly `amount` itself."""
-    low, step = amount - 1, 1
-    found: Route | None = None
-    high = amount
-    for _ in range(STEPS_BACK_SLOW if question.slow else STEPS_BACK):
-        if high >= below or question.late():
-            return None
-        route = question.forward(high)
-        if route is not None and route.execution.amount_out >= question.wanted:
-            found = route
-            break
-        low, high, step = high, high + step, step * 2
-    while found is not None and high - low > 1 and not question.late():
-        middle = (low + high) // 2
-        route = question.forward(middle)
-        if route is not None and route.execution.amount_out >= question.wanted:
-            found, high = route, middle
-        else:
-            low = middle
-    return found
-
-
 def shrink(question: Question, done: Execution) -> Execution:
     """The same plan with the smallest input that still pays enough: secant steps, then bisection.
 
@@ -220,123 +175,3 @@ def _rescaled(done: Execution, amount: int) -> list[AnyLeg]:
         leg._replace(value=leg.value * amount // done.amount_in) if leg.mode == contract.FIXED else leg
         for leg in done.legs
     ]
-
-
-def _tight(question: Question, done: Execution) -> Execution:
-    """The plan with its payments in an order in which its very instructions pay too little for one unit less.
-
-    The contract gives what is left to the last use of the input, so that must be one which needs its last unit.
-    """
-    if not _pays(question, list(done.legs), done.amount_in - 1):
-        return done
-    chunks = _chunks(question, done)
-    movable = bool(chunks) and done.legs[chunks[-1][0]].mode == contract.ALL
-    for number in range(len(chunks) if movable else 0):
-        if question.late():
-            break
-        legs = _with_last(done, chunks, number)
-        spare = _spare(question, legs, done.amount_in)
-        for legs_to_pay in (legs, *_given(question, legs, spare)) if spare >= 0 else ():
-            if not _pays(question, legs_to_pay, done.amount_in - 1):
-                tight = question.walk(legs_to_pay, done.amount_in)
-                if tight is not None and tight.amount_out >= question.wanted:
-                    return tight
-    return _lean(question, done)
-
-
-def _lean(question: Question, done: Execution) -> Execution:
-    """The plan with every use of the input cut down to what it needs: none of them could do with a unit less.
-
-    That is a smaller input than the one for which the forward search pays enough.
-    """
-    legs, amount, before = list(done.legs), done.amount_in, 0
-    while amount != before and not question.late():
-        before = amount
-        amount -= _spare(question, legs, amount)
-        for number in _fixed_uses(question, legs):
-            if question.late():
-                break
-            units = _idle(question, legs, amount, number)
-            legs, amount = _with_less(legs, number, units), amount - units
-    return question.walk(legs, amount) or done
-
-
-def _idle(question: Question, legs: list[AnyLeg], amount: int, number: int) -> int:
-    """How many units of the use `number` of the input the plan can do without."""
-    return _most(
-        lambda units: _pays(question, _with_less(legs, number, units), amount - units), cast(Leg, legs[number]).value
-    )
-
-
-def _with_less(legs: list[AnyLeg], number: int, units: int) -> list[AnyLeg]:
-    """The legs with so many units less for the fixed use `number`."""
-    leg = cast(Leg, legs[number])
-    return [*legs[:number], leg._replace(value=leg.value - units), *legs[number + 1 :]]
-
-
-def _spare(question: Question, legs: list[AnyLeg], amount: int) -> int:
-    """How much less than `amount` the legs, as they are, need to pay enough; -1 if it is not enough."""
-    if not _pays(question, legs, amount):
-        return -1
-    return _most(lambda units: _pays(question, legs, amount - units), amount)
-
-
-def _most(holds: Callable[[int], bool], below: int) -> int:
-    """The most units, fewer than `below`, for which something holds that does for 0: steps that double, bisection."""
-    most, step = 0, 1
-    while most + step < below and holds(most + step):
-        most, step = most + step, step * 2
-    fails = min(most + step, below)
-    while fails - most > 1:
-        middle = (most + fails) // 2
-        if holds(middle):
-            most = middle
-        else:
-            fails = middle
-    return most
-
-
-def _given(question: Question, legs: list[AnyLeg], spare: int) -> Iterator[list[AnyLeg]]:
-    """The legs with what the last use of the input can spare given to another one, each in turn."""
-    for number in _fixed_uses(question, legs):
-        yield _with_less(legs, number, -spare)
-
-
-def _fixed_uses(question: Question, legs: list[AnyLeg]) -> list[int]:
-    """Where the swaps of given amounts of the input are in the plan."""
-    return [
-        number
-        for number, leg in enumerate(legs)
-        if isinstance(leg, Leg) and leg.mode == contract.FIXED and leg.trade.token_in == question.token_in
-    ]
-
-
-def _pays(question: Question, legs: list[AnyLeg], amount: int) -> bool:
-    """Whether the legs pay enough for an input."""
-    done = question.walk(legs, amount)
-    return done is not None and done.amount_out >= question.wanted
-
-
-def _chunks(question: Question, done: Execution) -> list[tuple[int, int]]:
-    """Where the uses of the input are in the plan, each with the legs that follow it by `previous`."""
-    found = []
-    for start, leg in enumerate(done.legs):
-        if isinstance(leg, Leg) and leg.trade.token_in == question.token_in and leg.mode != contract.PREVIOUS:
-            end = start + 1
-            while end < len(done.legs) and done.legs[end].mode == contract.PREVIOUS:
-                end += 1
-            found.append((start, end))
-    return found
-
-
-def _with_last(done: Execution, chunks: list[tuple[int, int]], number: int) -> list[AnyLeg]:
-    """The legs with the input's use `number` moved behind its other uses, where it takes all that is left."""
-    legs = list(done.legs)
-    if number == len(chunks) - 1:
-        return legs
-    start, end = chunks[number]
-    last_start, last_end = chunks[-1]
-    spent = sum(legs[begin].value for begin, _ in chunks[:-1])
-    final = legs[last_start]._replace(mode=contract.FIXED, value=done.amount_in - spent)
-    moved = [legs[start]._replace(mode=contract.ALL, value=0), *legs[start + 1 : end]]
-    return [*legs[:start], *legs[end:last_start], final, *legs[last_start + 1 : last_end], *moved, *legs[last_end:]]

@@ -260,7 +260,7 @@ class Router(Answers):
 
         Under tight limits it can be: where cycles gain the best flow is long, and what the limits leave of it is poor.
         """
-        return self._often and limits.hops >= MANY_HOPS and not self._kernels.narrow(limits)
+        return self._often and limits.hops >= MANY_HOPS and not self._kernels.room(limits, 0).strict
 
     def _cycles_of(self, asked: Question) -> Route:
         """The most profitable cycles."""
@@ -316,7 +316,7 @@ class Router(Answers):
             raise PlanError(f"no path from {token_in} to {token_out}")
         self.aside()
         search = self.search(token_in, token_out, amount_in)
-        paths, flows = self._kernels.paths(search, limits, 0.0, split=True, strict=self._kernels.narrow(limits))[1]
+        paths, flows = self._kernels.paths(search, limits, 0.0, split=True)[1]
         whole = sum(flows)
         if whole <= 0.0:
             raise PlanError(f"no path from {token_in} to {token_out}")

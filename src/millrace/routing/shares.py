@@ -19,9 +19,9 @@ NO_FEES = np.zeros(1)
 
 
 class Room(NamedTuple):
-    """The limits of one question: each edge's share of them, and whether paths that are longer are not even followed.
+    """The limits of one question: each edge's share of them, and whether a path can be too long for them: if so, such
+    paths are not even followed.
 
-    Where they are not strict, what is found first may be too long: most questions then are answered sooner.
     An edge's fee is the gas that it adds to the fee, at `price` of the sink (scaled) for one; at 0 fees do not count.
     """
 

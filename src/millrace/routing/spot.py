@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class SpotGraph:
 
     def scale(self, token: str) -> float:
         """What one smallest unit of a token counts in flows: about its value."""
-        return scale_of(self._graph, self.index, token)
+        return self._scales[self.index[token]] if token in self.index else 0.0
 
     def rate(self, token_in: str, token_out: str) -> float:
         """Best output per input of a very small trade, in smallest units; 1 for a token itself, 0 without route."""
@@ -138,8 +138,3 @@ class SpotGraph:
             best = potentials(self._graph.net, token, backward)
             found = self._labels[key] = (best, is_closed(self._graph.net, token, backward, best))
         return found
-
-
-def scale_of(graph: Graph, index: Mapping[str, int], token: str) -> float:
-    """See `SpotGraph.scale`; for those that live inside a graph, which would never be freed if they held it."""
-    return float(graph.scale[index[token]]) if token in index else 0.0

@@ -52,7 +52,7 @@ class Tables(NamedTuple):
     """What is known of the edges of a graph: the net, the exact terms of each, and the number of each edge's pool.
 
     A row of terms is (kind, fee, second fee, base, least, reserve in, reserve out); the formulas are those of
-    `venue.exact_output`. All is 0 where Python has to walk: curved pools, units of liquidity, and numbers too large.
+    the pools. All is 0 where Python has to walk: curved pools, units of liquidity, and numbers too large.
     Where `least` is not 0 it also has to for amounts below it, and above the reserve, see `outlets.enough`. `outlet` is
     by pool: the number of the pool that a trade in it moves, too, or `NO_POOL`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from millrace.dex.steps import in_steps
 from millrace.routing.costs import NOTHING, Cost, Table
 from millrace.routing.curve import NoCurve, crypto_knots, rate_knots, stable_knots
 from millrace.routing.net import Edges, Knots
-from millrace.routing.outlets import enough
 
 DUST_UNITS = 10_000  # smallest units of a token; with less, rounding decides what a trade pays
 FEW = 10  # … and the largest reserve of the token is this many times more
@@ -34,10 +33,7 @@ class Trade:
     constant-product pool as a fee, and `knots` the curve of another; nothing where nobody has put it into a graph.
     """
 
-    __slots__ = ("_cost", "_table", "i", "j", "keeps", "knots", "pays", "pool", "spot", "token_in", "token_out")
-
-    pays: Callable[[int], int]
-    """The pool's exact output for an amount, 0 where the pool refuses. It is made when it is first asked for."""
+    __slots__ = ("_cost", "_table", "i", "j", "keeps", "knots", "pool", "spot", "token_in", "token_out")
 
     def __init__(self, pool: Pool, i: int, j: int) -> None:
         self.pool = pool
@@ -50,11 +46,13 @@ class Trade:
         self._table: Table | None = None
         self._cost = NOTHING
 
-    def __getattr__(self, name: str) -> Callable[[int], int]:
-        if name != "pays":
-            raise AttributeError(name)
-        self.pays = exact_output(self.pool, self.i, self.j)
-        return self.pays
+    def pays(self, amount: int) -> int:
+        """The pool's exact output for an amount; 0 where it, or the contract, refuses."""
+        try:
+            paid = self.pool.amount_out(self.i, self.j, amount)
+        except PoolError:
+            return 0
+        return paid if paid >= least_output(self.pool) else 0
 
     def cost(self, table: Table) -> Cost:
         """What the trade takes of a transaction, in a pool not used before. It remembers the answer."""
@@ -69,63 +67,14 @@ class Trade:
         """The smallest input that pays at least `wanted`. Raises `PoolError` where the pool cannot."""
         return self.pool.amount_in(self.i, self.j, max(wanted, least_output(self.pool)))
 
-
-def exact_output(pool: Pool, i: int, j: int) -> Callable[[int], int]:
-    """`pool.amount_out(i, j, …)` for one active pool as a closure without its checks; refusals become 0.
-
-    Only the constant-product formulas are written out again, for speed; they are tested against the pools.
-    """
-    ri, ro = pool.reserves[i], pool.reserves[j]
-    if isinstance(pool, XExchangePool):
-        kept, weighted = pool.fee_base - pool.total_fee, ri * pool.fee_base
-        least = enough(pool, i)
-        if least == 0:
-            return lambda a: a * kept * ro // (weighted + a * kept)
-        ask = _asked(pool, i, j)
-        if least is None:
-            return ask
-        return lambda a: a * kept * ro // (weighted + a * kept) if least <= a <= ri else ask(a)
-    if isinstance(pool, OneDexPool):
-        fee, base = pool.total_fee, pool.fee_base
-        return _fee_on_input(ri, ro, fee, base) if pool.main[i] else _fee_on_output(ri, ro, fee, 0, base)
-    if isinstance(pool, JexPool):
-        return _fee_on_output(ri, ro, pool.lp_fee, pool.platform_fee, pool.fee_base)
-    return _asked(pool, i, j)
-
-
-def _asked(pool: Pool, i: int, j: int) -> Callable[[int], int]:
-    """The output as the pool itself says it."""
-    least = least_output(pool)
-
-    def ask(amount: int) -> int:
-        try:
-            paid = pool.amount_out(i, j, amount)
-        except PoolError:
-            return 0
-        return paid if paid >= least else 0
-
-    return ask
+    def walk(self, vault: Any, mode: int, value: int) -> None:
+        """Take the trade's steps in a vault, see `walk.py`. Raises `PlanError`."""
+        vault.swap(self, mode, value)
 
 
 def least_output(pool: Pool) -> int:
     """The smallest output with which the contract lets a swap pass: 2 for JEX stable pools, else 1."""
     return MIN_OUTPUT_JEX_STABLE if isinstance(pool, JexStablePool) else MIN_OUTPUT
-
-
-def _fee_on_input(ri: int, ro: int, fee: int, base: int) -> Callable[[int], int]:
-    def pays(amount: int) -> int:
-        net = amount - amount * fee // base
-        return net * ro // (ri + net)
-
-    return pays
-
-
-def _fee_on_output(ri: int, ro: int, fee: int, second: int, base: int) -> Callable[[int], int]:
-    def pays(amount: int) -> int:
-        gross = amount * ro // (ri + amount)
-        return gross - gross * fee // base - gross * second // base
-
-    return pays
 
 
 def tradable(pool: Pool) -> bool:

@@ -1,14 +1,19 @@
 """A vault in the making: steps are tried one by one in exact integers and become the legs of a plan.
 
-For plans that deposit or withdraw liquidity. Their amounts depend on what earlier steps paid, so each step's mode is
-chosen when the step is taken: what a step before it gave is named as `previous` or `all` where the contract can
-follow that, else as parts per million of the balance, and what rounding leaves goes to the token's next use.
+For plans that deposit or withdraw liquidity. Their amounts depend on what earlier steps paid, so the mode of a step
+that goes on with `previous` is chosen when it is taken: what the steps since the last other mode gave is named as
+`previous` or `all` where the contract can follow that, else as parts per million of the balance, and what rounding
+leaves goes to the token's next use.
+
+`sell_flow` and `sell_paths` sell given amounts of some tokens for one token. What the vault holds besides is put aside
+for later steps: then no trade of the token takes `all`.
 """
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
@@ -16,11 +21,10 @@ from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE, zap
 from millrace.dex.pool import Pool, PoolError, Slice
 from millrace.dex.run import VaultError
 from millrace.dex.stable import JexStablePool
+from millrace.routing.execution import FINE_RESOLUTION, choose_modes, drop_dead_ends, portions
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import AnyLeg, Execution, Fee, Fill, Leg, LpLeg, LpMove, PlanError, evenly
 from millrace.routing.venue import Trade, least_output
-
-FOLLOW = -1  # mode, as long as a plan is being made: what this path has gained of the token so far
 
 
 class Walker:
@@ -45,14 +49,9 @@ class Walker:
 
     def copy(self) -> Walker:
         """The same vault, to go on from in another way."""
-        other = Walker(self.token_in, self.amount_in, self._outlets)
-        other.balances = dict(self.balances)
-        other.legs = list(self.legs)
-        other._fills = list(self._fills)
-        other._fees = list(self._fees)
-        other._pools = dict(self._pools)
-        other._gained = dict(self._gained)
-        other._previous = self._previous
+        other = copy.copy(self)
+        other.balances, other._pools, other._gained = dict(self.balances), dict(self._pools), dict(self._gained)
+        other.legs, other._fills, other._fees = list(self.legs), list(self._fills), list(self._fees)
         return other
 
     @classmethod
@@ -88,13 +87,9 @@ class Walker:
         to = pool.index(token)
         trades = [Trade(pool, k, to) for k in range(len(pool.tokens)) if k != to]
         for trade, sale in itertools.zip_longest(trades, sales):
-            self.swap(trade, FOLLOW if sale is None else sale.mode, 0 if sale is None else sale.value)
+            self.swap(trade, contract.PREVIOUS if sale is None else sale.mode, 0 if sale is None else sale.value)
         sold, paid = units - self.balances[pool.lp_token], self.balances[token] - owned
         self._fills[first:] = [Fill(LpMove(pool, pool.lp_token, token), sold, paid)]
-
-    def begin(self) -> None:
-        """Begin a path: nothing is gained yet."""
-        self._gained = {}
 
     def done(self, token_out: str) -> Execution:
         """The plan as walked. Raises `PlanError` if it pays nothing."""
@@ -190,9 +185,11 @@ class Walker:
 
     def _take(self, token: str, mode: int, value: int) -> tuple[int, int, int]:
         """Take an input out of the vault; the amount, and the mode and value that name it."""
-        have = self.balances.get(token, 0)
-        if mode == FOLLOW:
-            mode, value = self._following(token, have)
+        have, gained = self.balances.get(token, 0), self._gained.pop(token, 0)
+        if mode != contract.PREVIOUS:
+            self._gained = {}
+        elif self._previous != (token, gained):
+            mode, value = (contract.ALL, 0) if gained == have else (contract.PPM, gained * MILLION // have)
         if mode == contract.ALL:
             amount = have
         elif mode == contract.FIXED:
@@ -200,18 +197,67 @@ class Walker:
         elif mode == contract.PPM:
             amount = have * value // MILLION
         else:
-            amount = self._previous[1] if self._previous is not None and self._previous[0] == token else 0
+            amount = gained
         if not 0 < amount <= have:
             raise PlanError("a step of the route has nothing to sell")
         self.balances[token] = have - amount
-        self._gained[token] = max(self._gained.get(token, 0) - amount, 0)
         return amount, mode, value
 
-    def _following(self, token: str, have: int) -> tuple[int, int]:
-        """The mode and value that take what this path has gained."""
-        gained = self._gained.get(token, 0)
-        if self._previous == (token, gained):
-            return contract.PREVIOUS, 0
-        if gained == have:
-            return contract.ALL, 0
-        return contract.PPM, gained * MILLION // have if have else 0
+
+def sell_flow(
+    walker: Walker,
+    trades: Sequence[Trade],
+    flows: Sequence[float],
+    amounts: Mapping[str, int],
+    sink: str,
+    scale: Callable[[str], float],
+) -> Walker:
+    """Perform trades in execution order; `flows` are their inputs, in units of `scale(token)` per smallest unit.
+
+    Trades too thin for integers are left out, with those that lead only to them. Raises `PlanError` if none is left.
+    """
+    kept, parts, source = list(trades), list(flows), walker.token_in
+    spare = {token: have - amounts.get(token, 0) for token, have in walker.balances.items()}
+    aside = {token: units * scale(token) for token, units in spare.items() if units}
+    fixed = {source: amounts[source]} if source in amounts else {}
+    while kept:
+        selling = [flow for trade, flow in zip(kept, parts, strict=True) if trade.token_in == source]
+        modes, values = choose_modes(kept, parts, fixed, sum(selling) if source in aside else None, aside)
+        done = walker.copy()
+        for k, (trade, mode, value) in enumerate(zip(kept, modes, values, strict=True)):
+            try:
+                trade.walk(done, mode, value)
+            except PlanError:
+                del kept[k], parts[k]
+                drop_dead_ends(kept, sink, parts)
+                break
+        else:
+            return done
+    raise PlanError("no pool on the route can execute this amount")
+
+
+def sell_paths(walker: Walker, paths: Sequence[tuple[Sequence[Trade], float]], token: str, amount: int) -> Walker:
+    """Sell `amount` of a token along paths, one after the other, in these parts. Raises `PlanError`.
+
+    Paths too thin for integers are left out.
+    """
+    kept, everything = list(paths), walker.balances.get(token, 0) == amount
+    while kept:
+        done, parts = walker.copy(), [part for _, part in kept]
+        sold = portions(amount, parts, sum(parts), FINE_RESOLUTION)
+        for number, ((path, _), value) in enumerate(zip(kept, sold, strict=True)):
+            step = contract.FIXED, value
+            if everything and number == len(kept) - 1:
+                step = contract.ALL, 0
+            elif token != walker.token_in:
+                step = contract.PPM, value * MILLION // done.balances[token]
+            try:
+                for trade in path:
+                    trade.walk(done, *step)
+                    step = contract.PREVIOUS, 0
+            except PlanError:
+                del kept[number]
+                break
+        else:
+            return done
+    raise PlanError("no path can execute this amount")
