@@ -21,7 +21,6 @@ SWITCHES = (
     ("find", "LARGE"),
     ("find", "WORTHWHILE"),
     ("exchange", "SMALLER"),
-    ("exchange", "WIDE_ROUNDS"),
     ("prune", "EXACT_LOSSES_UP_TO"),
     ("refine", "KICK"),
     ("refine", "SMALL"),

@@ -41,7 +41,7 @@ import laws
 from _pairs import PairsError, read_pairs
 from millrace.dex.pool import Pool
 from millrace.routing import answers, kernelsearch, mispricing
-from millrace.routing.kernelsearch import KernelSearch, Split
+from millrace.routing.kernelsearch import KernelSearch
 from millrace.routing.planner import Planner
 from millrace.routing.router import Limits, Route, Router
 from millrace.routing.widepath import WideSearch
@@ -153,16 +153,18 @@ PYTHON = (
     Piece("market without edges astray first", _all_in_whole_market),
     Piece("among cycles: quick look first", _patched(WideSearch, "quick", _complete_look)),
     Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
+    Piece("among cycles: exchanges in an order", _patched(kernelsearch, "IN_ORDER", 0)),
+    Piece("among cycles: exchanges in any", _patched(kernelsearch, "IN_ANY", 0)),
+    Piece("among cycles: exchanges of more paths", _patched(kernelsearch, "OF_MORE", 0)),
     Piece("among cycles: flow in an order", _any_order),
     Piece("among cycles: order around all paths", _one_path_orders),
-    Piece("among cycles: exchange", _patched(KernelSearch, "exchange_wide", lambda *_: (Split([], []), None, 0.0, 0))),
+    Piece("among cycles: exchange", _patched(mispricing, "SHALLOW", math.inf)),
     Piece("pools weighed against the fee", nullcontext, _free),
     Piece("LP tokens in between", nullcontext, lambda limits: limits._replace(liquidity=False)),
 )
 KERNEL = (
     Piece("exchange: of few paths", _constant("find.WORTHWHILE", 1.0)),
     Piece("exchange: smaller sizes", _constant("exchange.SMALLER", 1.0)),
-    Piece("among cycles: exchanging", _constant("exchange.WIDE_ROUNDS", 0)),
     Piece("refine: moves", _constant("refine.STEPS", 1)),
     Piece("refine: second climb", _constant("refine.SMALL", 0)),
     Piece("refine: moves at once before it", _constant("refine.KICK", 0)),

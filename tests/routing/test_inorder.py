@@ -92,7 +92,7 @@ def test_an_order_has_the_tokens_of_several_paths_as_they_come_there(
     for case in arranged(seed, pools, noise, curved):
         kernels, net = KernelSearch(case.router._graph, case.router._trades, case.router._costs), case.router._graph.net
         work = case.router._wide.work
-        _, ways, *_ = kernels.exchange_wide(work, case.search, [case.path.tolist()], Limits(paths=16))
+        _, ways, _ = kernels.exchange_wide(work, case.search, case.path.tolist(), Limits(paths=16))
         arrange(net, case.within, case.order, case.search, *ways, len(ways.lengths))
         known: set[int] = set()
         for edges, length in zip(ways.edges, ways.lengths, strict=True):

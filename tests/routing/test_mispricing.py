@@ -77,11 +77,11 @@ def test_no_answer_is_below_the_best_single_path_found(seed: int, pools: int, no
 
 
 @pytest.mark.parametrize(("seed", "pools"), [(23, 400), (34, 400), (37, 260)])
-def test_no_answer_is_below_the_flow_in_an_order_around_the_best_path(seed: int, pools: int) -> None:
-    """That holds whether a first look with few partial paths has found the best path or another one."""
+def test_the_order_around_all_paths_of_a_split_is_better_than_that_around_the_best_path(seed: int, pools: int) -> None:
+    """In the mean of some questions, and in none of them it is worse by more than a thousandth."""
     market = make(seed, pools, 0.03)
     kernels, wide, plans = market.whole._kernels, market.whole._wide, market.whole._plans
-    held = 0
+    gains = []
     for question in questions(market, seed, 25):
         search = market.whole.search(*question)
         room = kernels.room(Limits(), search.sink)
@@ -91,9 +91,25 @@ def test_no_answer_is_below_the_flow_in_an_order_around_the_best_path(seed: int,
         if plan is not None:
             found = answer(market, question, Limits())
             assert found is not None
-            assert found.execution.amount_out >= plan.amount_out
-            held += 1
-    assert held > 15
+            gains.append(found.execution.amount_out / plan.amount_out - 1.0)
+    assert len(gains) > 15
+    assert min(gains) > -1e-3
+    assert sum(gains) > 0.0
+
+
+@pytest.mark.parametrize(("seed", "pools", "noise"), MARKETS)
+def test_more_paths_begin_as_few_do_and_pay_no_less(seed: int, pools: int, noise: float) -> None:
+    """What paths are exchanged for where there may be five or more is no less than where there may be four."""
+    market = make(seed, pools, noise).whole
+    differ = 0
+    for question in questions(market, seed + 2, 20):
+        search = market.search(*question)
+        start, *_ = market._wide.quick(search, path_hops(Limits()), market._kernels.room(Limits(), search.sink))
+        asked = market._wide.work, search, start
+        paid = [market._kernels.exchange_wide(*asked, Limits(paths=paths))[2] for paths in (4, 5, 16, 50)]
+        assert min(paid[1:]) >= paid[0] * (1.0 - 1e-9)
+        differ += paid[1] > paid[0]
+    assert differ
 
 
 def test_hops_and_pools_stay_within_their_limits() -> None:

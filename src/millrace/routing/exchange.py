@@ -21,7 +21,7 @@ from millrace.routing.shares import WHOLE, Room, path_share
 from millrace.routing.together import can_meet
 from millrace.routing.widepath import BETTER, WideWork, rates_by_hops, wide_round
 
-ROUNDS, WIDE_ROUNDS = 4, 3  # times each path is exchanged at most; among cycles
+ROUNDS = 4  # times each path is exchanged at most; not among cycles
 SMALLER = 0.4  # of an amount: paths for less are tried, too; the division finds what they are best given
 LEAST = 0.25  # of an equal part: paths that are given less make room for one with that much
 HELPS = 1e-7  # relative gain that is worth an exchange
@@ -49,111 +49,17 @@ def exchange_paths(
     for start in (chunks, paths):
         count = _take_up(pw, q, split_greedy(net, pw, where, q, room, hops, start, paths, 0.0))
         if count > 0:
-            best, found, _ = _exchange(net, ww, pw, where, q, room, hops, paths, count, False, best, found)
+            best, found = _exchange(net, ww, pw, where, q, room, hops, paths, count, ROUNDS * paths, False, best, found)
         if best >= enough:
             break
-    return _hand_over(pw, found)
+    return _hand_over(pw, pw.kept, found)
 
 
 @kernel
-def exchange_wide(
-    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, start: Ints, best: float,
-    found: int,
-) -> tuple[int, float, int]:  # fmt: skip
-    """The same, of any order: at most `limit` paths (up to `FEW`), how many, and what they pay, less the fees.
+def first_paths(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints) -> int:
+    """Send the amount in few equal chunks, each along the path that is best by then, of any order: a split of how many.
 
-    Also the most paths there were on the way: with any limit from there on nothing else would have been found.
-
-    They begin as what few equal chunks of the amount go along, with the path `start` among them. Trades of several
-    paths in one pool are made at once where that can be, and count as one. The `found` paths of an earlier start, which
-    pay `best`, stay if these are no better.
-    """
-    most = min(limit, FEW)
-    pw.meeting.within[0], pw.meeting.within[1] = limit, hops
-    count = _chunks(net, ww, pw, q, room, hops, most, start)
-    best, found, widest = _exchange(net, ww, pw, pw.every, q, room, hops, most, count, True, best, found)
-    return _hand_over(pw, found), best, widest
-
-
-@inlined
-def _copy(source: IntTable, target: IntTable, p: int, length: int) -> int:
-    """Copy path number `p`, of that length, which is returned."""
-    for h in range(length):
-        target[p, h] = source[p, h]
-    return length
-
-
-@inlined
-def _take_up(pw: PathWork, q: Search, count: int) -> int:
-    """Make the split's paths the ones to improve, with all of the amount."""
-    x, total = pw.parts, 0.0
-    for p in range(count):
-        total += pw.flow[p]
-    for p in range(count):
-        x.flow[p] = pw.flow[p] * (q.amounts[0] / total)
-        x.length[p] = _copy(pw.paths, x.paths, p, pw.length[p])
-    return count
-
-
-@inlined
-def _hand_over(pw: PathWork, count: int) -> int:
-    """Leave the best paths as `split_greedy` does."""
-    for p in range(count):
-        pw.flow[p] = pw.kept.flow[p]
-        pw.length[p] = _copy(pw.kept.paths, pw.paths, p, pw.kept.length[p])
-    return count
-
-
-@kernel
-def _exchange(
-    net: Net, ww: WideWork, pw: PathWork, where: Beam, q: Search, room: Room, hops: int, most: int, count: int,
-    wide: bool, best: float, found: int,
-) -> tuple[float, int, int]:  # fmt: skip
-    """Exchange paths until none helps. If they then pay more than the `best`, of `found` paths, they are kept instead.
-
-    Returns what is best, of how many paths, and the most there were. `ww` is used where the search is `wide`.
-    """
-    x, amount, known, widest = pw.parts, q.amounts[0], ww.known, count
-    value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
-    while value <= 0.0 and count > 1:  # too long, or not worth its fees
-        count = _without_thinnest(x, count, amount)
-        value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
-    known[0] = 1e300
-    p, idle = count if wide else 0, 0
-    for _ in range((WIDE_ROUNDS if wide else ROUNDS) * most):
-        if idle > count:
-            break
-        p = 0 if p > count or p == most else p
-        part = x.flow[p] if p < count else amount / (count + 1)
-        part = max(part, LEAST * amount / (count + 1 if wide else most))
-        idle += 1
-        better, left = _try_without(net, pw, q, room, p, count, value, wide)
-        if better > 0.0:
-            value, count, idle = better, left, 0
-            continue
-        for size in (1.0, SMALLER):
-            better = _try_instead(net, ww, pw, where, q, room, hops, p, count, part * size, value, wide)
-            if better > 0.0:
-                value, count, idle = better, max(count, p + 1), 0
-                widest = max(widest, count)
-                break
-        p += 1
-    divide(net, pw.used, x, count, amount, CLOSEST, LAST_STEPS)
-    count = _without_idle(x, count, amount)
-    value = _less_fees(net, pw, x, count, room, wide, total_output(net, pw.used, x, count))
-    if value > best:
-        best, found = value, count
-        for p in range(count):
-            pw.kept.flow[p] = x.flow[p]
-            pw.kept.length[p] = _copy(x.paths, pw.kept.paths, p, x.length[p])
-    return best, found, widest
-
-
-@inlined
-def _chunks(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, most: int, start: Ints) -> int:
-    """Send the amount in few equal chunks, each along the path that is best by then; how many paths there are.
-
-    The first of them is `start`.
+    They are at most `most`; the first of them is `start`.
     """
     x, chunk = pw.parts, q.amounts[0] / CHUNKS
     for h in range(start.size):
@@ -184,7 +90,95 @@ def _chunks(net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: i
         run_path(net, pw, x.paths[choice], x.length[choice], chunk, True)
         x.flow[choice] += chunk
     forget(pw.used, x, count)
+    return _hand_over(pw, x, count)
+
+
+@kernel
+def exchange_wide(
+    net: Net, ww: WideWork, pw: PathWork, q: Search, room: Room, hops: int, limit: int, steps: int, count: int
+) -> tuple[int, float]:
+    """The `count` paths of a split, exchanged: at most `limit` paths (up to `FEW`), how many, and what they leave.
+
+    So many `steps` look for another one. Trades of several paths in one pool are made at once where that can be, and
+    count as one. `ww.known` says for what output the ways on are known.
+    """
+    pw.meeting.within[0], pw.meeting.within[1] = limit, hops
+    count = _take_up(pw, q, count)
+    best, found = _exchange(net, ww, pw, pw.every, q, room, hops, min(limit, FEW), count, steps, True, 0.0, 0)
+    return _hand_over(pw, pw.kept, found), best
+
+
+@inlined
+def _copy(source: IntTable, target: IntTable, p: int, length: int) -> int:
+    """Copy path number `p`, of that length, which is returned."""
+    for h in range(length):
+        target[p, h] = source[p, h]
+    return length
+
+
+@inlined
+def _take_up(pw: PathWork, q: Search, count: int) -> int:
+    """Make the split's paths the ones to improve, with all of the amount."""
+    x, total = pw.parts, 0.0
+    for p in range(count):
+        total += pw.flow[p]
+    for p in range(count):
+        x.flow[p] = pw.flow[p] * (q.amounts[0] / total)
+        x.length[p] = _copy(pw.paths, x.paths, p, pw.length[p])
     return count
+
+
+@inlined
+def _hand_over(pw: PathWork, x: Parts, count: int) -> int:
+    """Leave paths as `split_greedy` does."""
+    for p in range(count):
+        pw.flow[p] = x.flow[p]
+        pw.length[p] = _copy(x.paths, pw.paths, p, x.length[p])
+    return count
+
+
+@kernel
+def _exchange(
+    net: Net, ww: WideWork, pw: PathWork, where: Beam, q: Search, room: Room, hops: int, most: int, count: int,
+    steps: int, wide: bool, best: float, found: int,
+) -> tuple[float, int]:  # fmt: skip
+    """Exchange paths until none helps, in at most `steps`.
+
+    If they then pay more than the `best`, of `found` paths, they are kept instead. Returns what is best, and of how
+    many paths. `ww` is used where the search is `wide`.
+    """
+    x, amount = pw.parts, q.amounts[0]
+    value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
+    while value <= 0.0 and count > 1:  # too long, or not worth its fees
+        count = _without_thinnest(x, count, amount)
+        value = _less_fees(net, pw, x, count, room, wide, divide(net, pw.used, x, count, amount, CLOSE, STEPS))
+    p, idle = count if wide else 0, 0
+    for _ in range(steps):
+        if idle > count:
+            break
+        p = 0 if p > count or p == most else p
+        part = x.flow[p] if p < count else amount / (count + 1)
+        part = max(part, LEAST * amount / (count + 1 if wide else most))
+        idle += 1
+        better, left = _try_without(net, pw, q, room, p, count, value, wide)
+        if better > 0.0:
+            value, count, idle = better, left, 0
+            continue
+        for size in (1.0, SMALLER):
+            better = _try_instead(net, ww, pw, where, q, room, hops, p, count, part * size, value, wide)
+            if better > 0.0:
+                value, count, idle = better, max(count, p + 1), 0
+                break
+        p += 1
+    divide(net, pw.used, x, count, amount, CLOSEST, LAST_STEPS)
+    count = _without_idle(x, count, amount)
+    value = _less_fees(net, pw, x, count, room, wide, total_output(net, pw.used, x, count))
+    if value > best:
+        best, found = value, count
+        for p in range(count):
+            pw.kept.flow[p] = x.flow[p]
+            pw.kept.length[p] = _copy(x.paths, pw.kept.paths, p, x.length[p])
+    return best, found
 
 
 @inlined

@@ -12,16 +12,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from millrace.routing.candidates import Search
+from millrace.routing.columns import generate
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import edge_out
-from millrace.routing.find import LENGTH, PAID, SPLIT, paid_by
+from millrace.routing.find import PAID, paid_by
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, IntTable, Net
 from millrace.routing.potential import source_rate
 from millrace.routing.scratch import sized
 from millrace.routing.shares import Room
-from millrace.routing.solve import UPPER, extract, solve, upper_bound
-from millrace.routing.work import Work
+from millrace.routing.solve import UPPER, extract, upper_bound
+from millrace.routing.work import NEARLY, Work, compact
 
 MOST = 64  # tokens of paths that are put in sequence: five paths of ten pools have 47 at most
 PLACES = 2 * MOST - 1  # one for each of them, one between each two
@@ -35,8 +36,8 @@ class Order(NamedTuple):
     place: Ints = sized("tokens")  # (token): a multiple for many tokens; or `UNPLACED`
     gain: Floats = sized("tokens")  # (token): what comes there of the input
     worth: Floats = sized("tokens")  # (token): what a unit becomes at the sink
-    bought: Floats = sized(PLACES)  # (place): scratch
-    sold: Floats = sized(PLACES)  # (place): scratch
+    bought: Floats = sized(PLACES)  # (place): scratch, zero between uses
+    sold: Floats = sized(PLACES)  # (place): the same
     starts: Ints = sized(PLACES + 1)  # (place): scratch
     position: Ints = sized("tokens")  # (token)
     sequence: Ints = sized("tokens")  # tokens by position
@@ -62,7 +63,7 @@ def arrange(
     """
     places = 2 * _place_paths(net, o, q, paths, lengths, flows, count) - 1
     for _ in range(ROUNDS):
-        if _place_neighbours(net, o, q, places) == 0:
+        if _place_neighbours(net, o, q) == 0:
             break
     _sort(net, o, q, places)
     _allow(net, o)
@@ -113,7 +114,7 @@ def _move_to(o: Order, token: int, place: int) -> None:
 
 
 @inlined
-def _place_neighbours(net: Net, o: Order, q: Search, places: int) -> int:
+def _place_neighbours(net: Net, o: Order, q: Search) -> int:
     """Place tokens half-way between the tokens that they are best bought with and sold for; returns how many.
 
     The latter one must have a later place. Only tokens with a place count.
@@ -122,21 +123,22 @@ def _place_neighbours(net: Net, o: Order, q: Search, places: int) -> int:
     for u in net.corelist:
         if o.place[u] != UNPLACED:
             continue
-        o.bought[:places] = 0.0
-        o.sold[:places] = 0.0
+        first, last = PLACES, -1
         for k in range(net.pptr[u], net.pptr[u + 1]):
             v = net.pdst[k]
             if o.place[v] != UNPLACED:
                 p = o.place[v]
+                first, last = min(first, p), max(last, p)
                 o.bought[p] = max(o.bought[p], o.gain[v] * net.pback[k] if v != q.sink else 0.0)
                 o.sold[p] = max(o.sold[p], o.worth[v] * net.prate[k] if v != q.sources[0] else 0.0)
         best, gain, origin = 0.0, 0.0, 0
-        for p in range(places):
+        for p in range(first, last + 1):
             if gain * o.sold[p] > best:
                 best = gain * o.sold[p]
                 o.gain[u], o.worth[u], o.position[u] = gain, o.sold[p], (origin + p) // 2
             if o.bought[p] > gain:
                 gain, origin = o.bought[p], p
+            o.bought[p], o.sold[p] = 0.0, 0.0
         if best > 0.0:
             o.sequence[found] = u
             found += 1
@@ -209,10 +211,11 @@ def find_in_order(
 
     The bound is one on the output over all of `net`, in which the question is `q`: the dual's value at the same prices.
     """
-    solve(within, w, oq, room, report)
+    generate(within, w, oq)
     bound, _ = upper_bound(net, w, q, 0.0)
+    report[:] = 0.0
     report[UPPER] = bound * w.unit[0]
+    compact(w, 1, NEARLY)
     count = extract(within, w, m, oq, room, paths, hops, edges, flows)
     report[PAID] = paid_by(w) if count > 0 else 0.0
-    report[LENGTH], report[SPLIT] = 0, 0
     return count

@@ -10,7 +10,7 @@ import numpy as np
 
 from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
-from millrace.routing.exchange import exchange_wide
+from millrace.routing.exchange import exchange_wide, first_paths
 from millrace.routing.find import ASTRAY, LENGTH, MOST, PAID, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, ordered
 from millrace.routing.limits import Limits, Rooms, path_hops
@@ -26,6 +26,10 @@ from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
+FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
+# Exchanges looked for: of few paths where tokens have an order, then where they have none, and then of more paths.
+IN_ORDER, IN_ANY, OF_MORE = 6, 2, 6
+UNKNOWN = 1e300  # an output for which no ways on are known yet
 COARSE = 1e-6  # relative: what a flow loses in whole units, at most, where it pays what it was thought to
 
 
@@ -111,21 +115,24 @@ class KernelSearch:
         """
         return self._found(self._find(search, limits, CHUNKS if split else 0, nearly), search)
 
+    def _around(self, search: Search, ways: Ways) -> tuple[Net, Search]:
+        """The net where tokens are only sold in one order, that of these paths' and around them; the question there."""
+        if self._order is None:
+            order = make(Order, tokens=self._net.core.size, pairs=self._net.pdst.size)
+            self._order = order, ordered(self._net, order)
+        order, within = self._order
+        top = arrange(self._net, within, order, search, *ways, len(ways.lengths))
+        return within, search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
+
     def find_in_order(self, search: Search, ways: Ways, limits: Limits) -> Found:
         """The flow alone where tokens are only sold in one order: that of these paths', and around them.
 
         The bound is that of plans in any order.
         """
-        net, (work, moves, _) = self._net, self._memory()
-        if self._order is None:
-            order = make(Order, tokens=net.core.size, pairs=net.pdst.size)
-            self._order = order, ordered(net, order)
-        order, within = self._order
-        top = arrange(net, within, order, search, *ways, len(ways.lengths))
-        there = search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
+        (work, moves, _), (within, there) = self._memory(), self._around(search, ways)
         room, paths, hops = self._within(search, limits)
         outputs = self._edges, self._flows, self._report
-        count = find_in_order(net, within, work, moves, search, there, room, paths, hops, *outputs)
+        count = find_in_order(self._net, within, work, moves, search, there, room, paths, hops, *outputs)
         return self._found(count, search)
 
     def cycle_prices(self, search: Search) -> CyclePrices:
@@ -134,21 +141,33 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, starts: Sequence[Sequence[int]], limits: Limits
-    ) -> tuple[Split, Ways, float, int]:
+        self, wide: WideWork, search: Search, start: Sequence[int], limits: Limits
+    ) -> tuple[Split, Ways, float]:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        They begin with one of the paths in `starts`, of which empty ones are none. Last the most paths on the way.
+        They begin with the path `start` and those that chunks go along beside it, and are exchanged in the order around
+        these, in which it takes a third of the time to look for one, and then in any.
         """
-        work = self._memory()[2]
-        room, paths, hops = self._within(search, limits)
-        count, paid, widest = 0, 0.0, 0
-        for start in filter(None, starts):
-            path = np.array(start, np.int32)
-            count, paid, most = exchange_wide(self._net, wide, work, search, room, hops, paths, path, paid, count)
-            widest = max(widest, most)
-        split, thickest = self._split(work, count, search), np.argsort(-work.flow[:count], kind="stable")
-        return split, Ways(work.paths[thickest], work.length[thickest], work.flow[thickest]), paid, widest
+        net, work, (room, paths, hops) = self._net, self._memory()[2], self._within(search, limits)
+        few = min(paths, FEWER)
+        count = first_paths(net, wide, work, search, room, hops, few, np.array(start, np.int32))
+        within, there = self._around(search, self._ways(work, count))
+        wide.known[0] = UNKNOWN
+        count, paid = exchange_wide(within, wide, work, there, room, hops, few, IN_ORDER, count)
+        wide.known[0] = UNKNOWN
+        count, paid = exchange_wide(net, wide, work, search, room, hops, few, IN_ANY, count)
+        if paths > few:
+            count, paid = exchange_wide(net, wide, work, search, room, hops, paths, OF_MORE, count)
+        return self._split(work, count, search), self._ways(work, count), paid
+
+    def _ways(self, work: PathWork, count: int) -> Ways:
+        """The paths of a split, the thickest first."""
+        thickest = np.argsort(-work.flow[:count], kind="stable")
+        return Ways(work.paths[thickest], work.length[thickest], work.flow[thickest])
+
+    def impact(self, search: Search, path: Sequence[int], paid: float) -> float:
+        """The part of a path's spot rate that all of the amount, which buys so much, costs."""
+        return 1.0 - paid / (float(search.amounts[0]) * float(np.prod(self._net.rate[path])))
 
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""

@@ -1,9 +1,8 @@
-"""Answers in large markets with mispricing: a good path, the best flow in an order around it, and a split.
+"""Answers in large markets with mispricing: a good path, others beside it, and the best flow in an order around them.
 
-The path is found first, with few partial ones kept to each token, and gives an order of the tokens in which no cycle is
-left (`inorder.py`), and so does a better one, where more partial ones find it. After the best flow in each order comes
-a split along paths of any order, exchanged one by one; and around all of these another order, as they say more about
-the best one than a single path does.
+The path is found first, with few partial ones kept to each token; with more, where all of the amount hardly moves its
+rate. Where it does, a split along paths of any order begins with it, exchanged one by one. These paths give an order of
+the tokens in which no cycle is left (`inorder.py`), and the best flow in it divides and mixes as no few paths can.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from millrace.routing.attempt import Ask, Done, Plans, rounding
-from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Ways
+from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Split, Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
-from millrace.routing.parts import FEW
+from millrace.routing.shares import Room
 from millrace.routing.widepath import BETTER, WideSearch
 
-FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
+NO_SPLIT = Split([], [])
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
+DEEP = 0.1  # of a path's rate, lost to all of the amount: from here on more paths count for more than a better one
+SHALLOW = 1e-3  # the same: up to here a single path leaves nothing to others
+DEAR = 1e-4  # of what a path leaves: where its fee is more, another one that pays more may leave more beside others
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
 
 
@@ -37,81 +39,68 @@ class Best(NamedTuple):
     upper: float
 
 
-class Mispricing:
+class Mispricing(NamedTuple):
     """Answers questions about one market. One thread at a time.
 
     `scale` are the token scales of the graph, `prices` those at which its cycles earn little; `clearly` is the part by
     which a path must look worse to be worse.
     """
 
-    def __init__(
-        self,
-        scale: Floats,
-        prices: CyclePrices,
-        kernels: KernelSearch,
-        wide: WideSearch,
-        plans: Plans,
-        clearly: float,
-    ) -> None:
-        self._scale = scale
-        self._prices = prices
-        self._kernels = kernels
-        self._wide = wide
-        self._plans = plans
-        self._nearly = 1.0 - clearly
+    scale: Floats
+    prices: CyclePrices
+    kernels: KernelSearch
+    wide: WideSearch
+    plans: Plans
+    clearly: float
 
     def best(self, ask: Ask, algorithm: Algorithm, deadline: float) -> Best | None:
         """The best plan that sells an amount for another token; None where the first look finds no path at all."""
-        search, limits, better = ask.search, ask.limits, partial(self._plans.better, ask)
-        hops = path_hops(limits)
-        room = self._kernels.room(limits, search.sink)
-        edges, paid, complete = self._wide.quick(search, hops, room)
+        search, limits, better = ask.search, ask.limits, partial(self.plans.better, ask)
+        room = self.kernels.room(limits, search.sink)
+        edges, paid, fee, impact = self._path(ask, room, deadline)
         if not edges:
             return None
-        plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), None, self._prices.bound(search))
-        if not complete and (plan is None or time.monotonic() < deadline):
-            wider = self._wide.best(search, hops, paid, room)
-            if wider:
-                edges, paid = wider, float(self._wide.work.best[0])
-                plan, upper = self._in_order(ask, algorithm, Ways.single(edges, search), plan, upper)
-        if algorithm != "lagrangian" and limits.paths > 1 and (plan is None or time.monotonic() < deadline):
+        plan, orders, upper = None, [Ways.single(edges, search)], self.prices.bound(search)
+        split, worth = NO_SPLIT, 0.0
+        divides = algorithm != "lagrangian" and limits.paths > 1 and impact > SHALLOW
+        if divides and time.monotonic() < deadline:
             starts = [edges]
-            if room.price > 0.0 and not room.strict:  # a path may be worth its fee with others beside it
-                gross = paid + float(room.fee[edges].sum()) * room.price
-                starts.append(self._wide.quick(search, hops, room._replace(price=0.0), gross * BETTER)[0])
-            split, ways, worth, widest = self._kernels.exchange_wide(self._wide.work, search, starts, limits)
-            merged = None
-            if worth > max(self._scaled(ask, plan), paid) * self._nearly:
-                merged = self._plans.of_paths(ask, *split, merge=True)
-                plan = better(plan, merged)
-            if self._kernels.short_of_stock(search):  # where a stock ends is seen by chunks, and not by slopes
-                plan = better(plan, self._plans.of_paths(ask, *self._kernels.paths(search, limits, 0.0, split=True)[1]))
-            if algorithm != "greedy" and len(split.paths) > 1:
-                plan, upper = self._in_order(ask, algorithm, ways, plan, upper)
-            if widest > FEWER and (plan is merged or limits.paths <= FEW):  # flows alike pay enough without
-                plan = better(plan, self._with_fewer(ask, starts))
-        if plan is not None and paid < self._scaled(ask, plan) * self._nearly:
+            if fee > paid * DEAR and not room.strict:  # a path may be worth its fee with others beside it
+                free = room._replace(price=0.0)
+                starts.append(self.wide.quick(search, path_hops(limits), free, (paid + fee) * BETTER)[0])
+            splits = [self.kernels.exchange_wide(self.wide.work, search, start, limits) for start in starts if start]
+            split, ways, worth = max(splits, key=lambda found: found[2])
+            orders = [*orders[impact < DEEP :], ways]
+        for ways in orders:
+            found = self.kernels.find_in_order(search, ways, limits)
+            upper = min(upper, found.upper)
+            if algorithm != "greedy":
+                plan = better(plan, self.plans.of_flow(ask, found.flow))
+        if worth > max(self._scaled(ask, plan), paid) * (1.0 - self.clearly):
+            plan = better(plan, self.plans.of_paths(ask, *split, merge=True))
+        if split.paths and self.kernels.short_of_stock(search):  # where one ends is seen by chunks, and not by slopes
+            plan = better(plan, self.plans.of_paths(ask, *self.kernels.paths(search, limits, 0.0, split=True)[1]))
+        if plan is not None and paid < self._scaled(ask, plan) * (1.0 - self.clearly):
             return Best(plan, None, room.strict, upper)
-        trades = [self._kernels.trades[e] for e in edges]
-        single = self._plans.of_paths(ask, [trades], [1.0], plan)
+        trades = [self.kernels.trades[e] for e in edges]
+        single = self.plans.of_paths(ask, [trades], [1.0], plan)
         near = room.strict or single is None or rounding(single) > COUNTS
         return Best(better(plan, single), single, near, upper)
 
-    def _in_order(
-        self, ask: Ask, algorithm: Algorithm, ways: Ways, plan: Done | None, upper: float
-    ) -> tuple[Done | None, float]:
-        """The best of `plan` and the flow in an order around these paths, and the lower one of both bounds."""
-        found = self._kernels.find_in_order(ask.search, ways, ask.limits)
-        if algorithm != "greedy":
-            plan = self._plans.better(ask, plan, self._plans.of_flow(ask, found.flow))
-        return plan, min(upper, found.upper)
+    def _path(self, ask: Ask, room: Room, deadline: float) -> tuple[list[int], float, float, float]:
+        """The best path found, what it leaves, its fee (scaled), and the part of its rate that all of the amount costs.
 
-    def _with_fewer(self, ask: Ask, starts: list[list[int]]) -> Done | None:
-        """The split that a request for few paths gets: where more are exchanged it may end below that."""
-        fewer = ask.limits._replace(paths=FEWER)
-        split = self._kernels.exchange_wide(self._wide.work, ask.search, starts, fewer)[0]
-        return self._plans.of_paths(ask, *split, merge=True)
+        The last two are those of the first look.
+        """
+        search, hops = ask.search, path_hops(ask.limits)
+        edges, paid, complete = self.wide.quick(search, hops, room)
+        fee = float(room.fee[edges].sum()) * room.price if room.price > 0.0 else 0.0
+        impact = self.kernels.impact(search, edges, paid + fee)
+        if not complete and impact < DEEP and time.monotonic() < deadline:
+            edges = self.wide.best(search, hops, paid, room) or edges
+            paid = max(paid, float(self.wide.work.best[0]))
+        return edges, paid, fee, impact
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
         """What a plan pays, less its fee, in the kernels' units."""
-        return 0.0 if plan is None else max(self._plans.net(ask, plan), 0) * float(self._scale[ask.search.sink])
+        return 0.0 if plan is None else max(self.plans.net(ask, plan), 0) * float(self.scale[ask.search.sink])
