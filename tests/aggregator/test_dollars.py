@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from millrace.aggregator.catalogue import Catalogue, make
-from millrace.aggregator.dollars import Dollars
+from millrace.aggregator.dollars import in_dollars
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.quote import answer
 from millrace.aggregator.settings import AggregatorSettings
@@ -59,8 +59,8 @@ def test_a_quote_is_worth_its_amounts_at_the_named_prices(source: str, target: s
 
 def test_what_no_pool_connects_is_worth_nothing_known() -> None:
     """Of a token without a price, and without the token that counts as a dollar, the value is null."""
-    assert Dollars(snapshot(), USDC).of("NONE-123456", 5) is None
-    assert Dollars(snapshot(), "NONE-123456").of("EGLD", 5) is None
+    assert in_dollars(snapshot(), USDC, "NONE-123456", 5, 0) == [None, None]
+    assert in_dollars(snapshot(), "NONE-123456", "EGLD", 5) == [None]
     asked = QuoteRequest(token_in="EGLD", token_out=USDC, amount_in=10**18)
     body = answer(snapshot(), asked, msgspec.structs.replace(SETTINGS, usdc="NONE-123456"))
     assert (body.amount_in_usd, body.amount_out_usd) == (None, None)

@@ -140,7 +140,7 @@ class _Room(NamedTuple):
 
     def left(self, tokens: Sequence[str]) -> Cost:
         """What there is for pools. Raises `ApiError`."""
-        return budget(self.table, self.settings, self.ends(tokens), self.order.calls)
+        return budget(self.table, self.settings.most(self.order.calls), self.ends(tokens))
 
     def fits(self, group: Sequence[_Given]) -> bool:
         """Whether inputs hold the limits together."""
@@ -404,7 +404,7 @@ class _Desk:
         payments = _payments(bundles)
         data = call.multi_transfer(contract, payments, ENDPOINT, *arguments)
         legs = [leg for bundle in bundles for leg in bundle.legs]
-        cost = room.ends([payment.token for payment in payments]).plus(cost_of(legs, room.table))
+        cost = cost_of(legs, room.table, room.ends([payment.token for payment in payments]))
         gas_limit = room.table.gas_limit(cost, len(data))
         if not cost._replace(gas=gas_limit).within(room.settings.most(order.calls)):
             return None

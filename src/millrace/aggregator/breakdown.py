@@ -39,14 +39,17 @@ def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
     """One entry per swap, in execution order; a pool that is used again is asked as it was left."""
     if done.fees is not None:
         return [_pool_fee(snapshot, *fee) for fee in done.fees]
-    result = []
     names = [fill.trade.pool.id for fill in done.fills]
-    shared = NONE.used(names) if len(set(names)) < len(names) else {}  # what others sell in a pool changes no fee
+    if len(set(names)) == len(names):
+        swaps = [(trade, sold) for trade, sold, _ in done.fills if isinstance(trade, Trade)]
+        return [_pool_fee(snapshot, trade.pool, *trade.pool.withheld(trade.i, trade.j, sold)) for trade, sold in swaps]
+    result = []
+    shared = NONE.used(names)  # what others sell in a pool changes no fee
     touched: dict[str, Pool] = {}
     for trade, sold, _ in done.fills:
         if isinstance(trade, Trade):
             pool = trade.pool
-            if shared and pool.id in shared:
+            if pool.id in shared:
                 swap = touched.get(pool.id, pool).swap(trade.i, trade.j, sold)
                 token, withheld, touched[pool.id] = swap.fee_token, swap.fee_amount, swap.pool
             else:
@@ -56,10 +59,10 @@ def pool_fees(snapshot: Snapshot, done: Execution) -> list[PoolFee]:
 
 
 def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFee:
-    dex, where, _ = _face_of(snapshot, pool)
+    face = snapshot.faces.get(pool.id) or _face_of(snapshot, pool)
     return PoolFee(
-        dex=dex,
-        address=where,
+        dex=face.dex,
+        address=face.address,
         token=token,
         amount=str(amount),
         amount_short=amount / snapshot.units[token],
@@ -67,11 +70,9 @@ def _pool_fee(snapshot: Snapshot, pool: Pool, token: str, amount: int) -> PoolFe
 
 
 def _face_of(snapshot: Snapshot, pool: Pool) -> Face:
-    """What every answer says of a pool."""
-    found = snapshot.faces.get(pool.id)
-    if found is None:
-        pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
-        found = snapshot.faces[pool.id] = Face(DEX_NAMES[pool.exchange], address.encode(pool.address), pair_id)
+    """What every answer says of a pool, kept for the next one."""
+    pair_id = pool.pair_id if isinstance(pool, OneDexPool) else None
+    found = snapshot.faces[pool.id] = Face(DEX_NAMES[pool.exchange], address.encode(pool.address), pair_id)
     return found
 
 
@@ -89,7 +90,7 @@ def path_parts(
         return [_part(snapshot, ends, amount_in, amount_in, MILLION, [hop])]
     parts = []
     for share in split_paths(fills, source, sink, amount_in, amount_out - kept):
-        swaps = [swap_hop(snapshot, fill.trade, sold, bought) for fill, _, sold, bought in share.hops]
+        swaps = [swap_hop(snapshot, hop.fill.trade, hop.amount_in, hop.amount_out) for hop in share.hops]
         if token_in == NATIVE:
             swaps.insert(0, wrapper_hop(NATIVE, snapshot.wrapped, share.amount_in))
         if token_out == NATIVE:
@@ -114,17 +115,17 @@ def _part(snapshot: Snapshot, ends: Ends, amount_in: int, amount_out: int, ppm: 
 def swap_hop(snapshot: Snapshot, trade: Trade | LpMove, sold: int, bought: int) -> SwapHop:
     """One executed trade (or LP move) as the interface shows it."""
     source, target = trade.token_in, trade.token_out
-    dex, where, pair_id = _face_of(snapshot, trade.pool)
+    face = snapshot.faces.get(trade.pool.id) or _face_of(snapshot, trade.pool)
     return SwapHop(
-        dex=dex,
-        address=where,
+        dex=face.dex,
+        address=face.address,
         from_=source,
         to=target,
         amount_in=str(sold),
         amount_out=str(bought),
         amount_in_short=sold / snapshot.units[source],
         amount_out_short=bought / snapshot.units[target],
-        pair_id=pair_id,
+        pair_id=face.pair_id,
     )
 
 

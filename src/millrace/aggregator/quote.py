@@ -9,7 +9,7 @@ import msgspec
 
 from millrace.aggregator import errors
 from millrace.aggregator.breakdown import path_parts, pool_fees, price_impact
-from millrace.aggregator.dollars import Dollars
+from millrace.aggregator.dollars import in_dollars
 from millrace.aggregator.least import least_input
 from millrace.aggregator.query import QuoteRequest
 from millrace.aggregator.responses import PairConfig, QuoteResponse
@@ -48,8 +48,10 @@ def answer(
         chosen = filter_of(request)
         planner = snapshot.find(chosen) or snapshot.make(chosen)
     until = time.monotonic() + settings.quote_deadline_seconds if deadline is None else deadline
-    route = _route(snapshot, planner, request, settings, until, hurry)
-    return _respond(snapshot, planner.table, request, settings, route)
+    ends, most = _ends(planner.table, request), settings.most(request.max_builtin_calls)
+    limits = _limits(snapshot, planner, request, settings, budget(planner.table, most, ends))
+    route = _route(snapshot, planner, request, settings, limits, until, hurry)
+    return _respond(snapshot, planner.table, request, settings, ends, most, route)
 
 
 def pair_config(
@@ -105,9 +107,9 @@ def about_liquidity(snapshot: Snapshot, planner: Planner, request: QuoteRequest)
     return planner.trades_liquidity(token_in, token_out, liquidity=request.include_lp_routes)
 
 
-def budget(table: Table, settings: AggregatorSettings, ends: Cost, max_builtin_calls: int) -> Cost:
+def budget(table: Table, most: Cost, ends: Cost) -> Cost:
     """What the pools of a plan may take of one transaction, besides `ends`. Raises `ApiError` if that is nothing."""
-    left = table.room(settings.most(max_builtin_calls), ends)
+    left = table.room(most, ends)
     if min(left) < 0:
         raise errors.no_path()
     return left
@@ -119,9 +121,10 @@ def _ends(table: Table, request: QuoteRequest) -> Cost:
     return table.ends(egld_in=egld_in, egld_out=egld_out, referral=request.referral_id > 0)
 
 
-def _limits(snapshot: Snapshot, planner: Planner, request: QuoteRequest, settings: AggregatorSettings) -> Limits:
+def _limits(
+    snapshot: Snapshot, planner: Planner, request: QuoteRequest, settings: AggregatorSettings, left: Cost
+) -> Limits:
     """Where the number of paths is not asked for, they must be worth what they add to the fee."""
-    left = budget(planner.table, settings, _ends(planner.table, request), request.max_builtin_calls)
     paths, toll = request.max_splits, 0.0
     if paths is None:
         paths = request.max_pools
@@ -135,13 +138,13 @@ def _route(
     planner: Planner,
     request: QuoteRequest,
     settings: AggregatorSettings,
+    limits: Limits,
     deadline: float,
     hurry: bool,
 ) -> Route:
     """Search with the wrapped token in place of EGLD."""
     token_in, token_out = snapshot.inner(request.token_in), snapshot.inner(request.token_out)
     amount = request.amount_in
-    limits = _limits(snapshot, planner, request, settings)
     cycle = request.token_in == request.token_out
     if not cycle and settings.takes_all(request.referral_id):
         raise errors.simulation_failed()
@@ -184,7 +187,13 @@ def _require_profit(done: Execution, request: QuoteRequest, settings: Aggregator
 
 
 def _respond(
-    snapshot: Snapshot, table: Table, request: QuoteRequest, settings: AggregatorSettings, route: Route
+    snapshot: Snapshot,
+    table: Table,
+    request: QuoteRequest,
+    settings: AggregatorSettings,
+    own: Cost,
+    most: Cost,
+    route: Route,
 ) -> QuoteResponse:
     done = route.execution
     bps = settings.referral_bps(request.referral_id)
@@ -205,14 +214,15 @@ def _respond(
         raise errors.simulation_failed() from None
     data = tx_data(program, request.token_in, done.amount_in)
     encoded = binascii.b2a_base64(data, newline=False).decode("ascii")
-    cost = _ends(table, request).plus(cost_of(done.legs, table))
+    cost = cost_of(done.legs, table, own)
     gas = table.gas_limit(cost, len(data))
-    if not cost._replace(gas=gas).within(settings.most(request.max_builtin_calls)):
+    if not Cost(*cost[:-1], gas).within(most):
         raise errors.simulation_failed()  # the search keeps the limits; nobody is to pay for a doubt
-    decimals_in, decimals_out = snapshot.decimals[request.token_in], snapshot.decimals[request.token_out]
-    short_in, short_out = short(done.amount_in, decimals_in), short(paid, decimals_out)
+    unit_in, unit_out = snapshot.units[request.token_in], snapshot.units[request.token_out]
+    short_in, short_out = done.amount_in / unit_in, paid / unit_out
     reverse = request.amount_in is None
-    dollars = Dollars(snapshot, settings.usdc)
+    (usd_in,) = in_dollars(snapshot, settings.usdc, request.token_in, done.amount_in)
+    usd_out, usd_least, usd_fee = in_dollars(snapshot, settings.usdc, request.token_out, paid, least, fee)
     return QuoteResponse(
         mode="reverse" if reverse else "forward",
         from_=request.token_in,
@@ -222,32 +232,32 @@ def _respond(
         amount_in_short=short_in,
         amount_out_short=short_out,
         amount_out_min=str(least),
-        amount_out_min_short=short(least, decimals_out),
+        amount_out_min_short=least / unit_out,
         slippage=request.slippage,
         price_impact=impact,
         rate=short_out / short_in if short_in else 0.0,
         rate_inverse=short_in / short_out if short_out else 0.0,
-        decimals_in=decimals_in,
-        decimals_out=decimals_out,
+        decimals_in=snapshot.decimals[request.token_in],
+        decimals_out=snapshot.decimals[request.token_out],
         algorithm=request.algorithm,
         tx_data=encoded,
         estimated_gas_limit=gas,
         estimated_builtin_calls=cost.calls,
         fee_bps=sum(bps),
         fee_amount=str(fee),
-        fee_amount_short=short(fee, decimals_out),
+        fee_amount_short=fee / unit_out,
         pool_fees=pool_fees(snapshot, done),
         optimality_gap=route.gap,
         snapshot=snapshot.info,
-        amount_in_usd=dollars.of(request.token_in, done.amount_in),
-        amount_out_usd=dollars.of(request.token_out, paid),
-        amount_out_min_usd=dollars.of(request.token_out, least),
-        fee_amount_usd=dollars.of(request.token_out, fee),
+        amount_in_usd=usd_in,
+        amount_out_usd=usd_out,
+        amount_out_min_usd=usd_least,
+        fee_amount_usd=usd_fee,
         amount_in_max=str(done.amount_in) if reverse else msgspec.UNSET,
         amount_in_max_short=short_in if reverse else msgspec.UNSET,
         ignored_parameters=request.ignored or msgspec.UNSET,
         profit=str(paid - done.amount_in) if cycle else msgspec.UNSET,
-        profit_short=short(paid - done.amount_in, decimals_out) if cycle else msgspec.UNSET,
+        profit_short=(paid - done.amount_in) / unit_out if cycle else msgspec.UNSET,
         paths=path_parts(snapshot, ends, done.fills, done.amount_in, done.amount_out, max(0, kept))
         if request.include_paths
         else msgspec.UNSET,

@@ -11,7 +11,9 @@ first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
 
 from millrace.routing.plan import Fill
 
@@ -19,7 +21,7 @@ MILLION = 1_000_000  # parts that the contract and the interface count in
 RESIDUE = 100_000  # a path with less than this part of the input is the rounding of other paths
 
 
-class Hop(NamedTuple):
+class Hop(msgspec.Struct, frozen=True):
     """The part of trade `number` on one path."""
 
     fill: Fill
@@ -28,7 +30,7 @@ class Hop(NamedTuple):
     amount_out: int
 
 
-class PathShare(NamedTuple):
+class PathShare(msgspec.Struct, frozen=True):
     """A path with its part of the input."""
 
     hops: list[Hop]
@@ -37,7 +39,7 @@ class PathShare(NamedTuple):
     ppm: int
 
 
-class _Parcel(NamedTuple):
+class _Parcel(msgspec.Struct, frozen=True):
     """Units of one token that came a way together: the hops so far, and how many units they have become.
 
     `source` is the number of the input that they were.
@@ -72,11 +74,11 @@ def split_paths(
     stuck = [p for token, parcels in held.items() if token != sink for p in parcels if p.hops]
     spare_in = sum(parcel.hops[0].amount_in for parcel in stuck)  # dust that no trade sells
     if spare_in:
-        routes[0][0] = routes[0][0]._replace(amount_in=routes[0][0].amount_in + spare_in)
+        routes[0][0] = replace(routes[0][0], amount_in=routes[0][0].amount_in + spare_in)
     if paid is not None:
         spare_out = paid - sum(hops[-1].amount_out for hops in routes)
         if spare_out:
-            routes[0][-1] = routes[0][-1]._replace(amount_out=routes[0][-1].amount_out + spare_out)
+            routes[0][-1] = replace(routes[0][-1], amount_out=routes[0][-1].amount_out + spare_out)
     return _with_shares(routes, whole)
 
 
@@ -116,7 +118,7 @@ def _merged(chains: Sequence[Sequence[Hop]]) -> list[list[Hop]]:
     """Chains of the same trades as one, be it in several pieces; the one with most of the input first."""
     merged: dict[tuple[tuple[str, str, str], ...], list[Hop]] = {}
     for chain in chains:
-        key = tuple([(trade.pool.id, trade.token_in, trade.token_out) for (trade, *_), *_ in chain])
+        key = tuple([(trade.pool.id, trade.token_in, trade.token_out) for trade in [hop.fill.trade for hop in chain]])
         known = merged.get(key)
         merged[key] = (
             list(chain) if known is None else [_sum(one, other) for one, other in zip(known, chain, strict=True)]
@@ -170,9 +172,6 @@ def _divide(parcel: _Parcel, amount: int) -> tuple[_Parcel, _Parcel]:
 
 def _trade(sold: Sequence[_Parcel], fill: Fill, number: int) -> list[_Parcel]:
     """What becomes of the parcels that a trade sells: each has its part of what is bought."""
-    if len(sold) == 1 and sold[0].amount:  # the usual case
-        hops, amount, source = sold[0]
-        return [_Parcel((*hops, Hop(fill, number, amount, fill.amount_out)), fill.amount_out, source)]
     bought: list[_Parcel] = []
     units, left = sum(parcel.amount for parcel in sold), fill.amount_out
     for parcel in sold:
@@ -187,8 +186,8 @@ def _join_residue(routes: list[list[Hop]]) -> None:
     total = sum(hops[0].amount_in for hops in routes)
     while len(routes) > 1 and routes[-1][0].amount_in * RESIDUE < total:
         small, hops = routes.pop(), routes[0]
-        hops[0] = hops[0]._replace(amount_in=hops[0].amount_in + small[0].amount_in)
-        hops[-1] = hops[-1]._replace(amount_out=hops[-1].amount_out + small[-1].amount_out)
+        hops[0] = replace(hops[0], amount_in=hops[0].amount_in + small[0].amount_in)
+        hops[-1] = replace(hops[-1], amount_out=hops[-1].amount_out + small[-1].amount_out)
 
 
 def _with_shares(routes: Sequence[list[Hop]], whole: int) -> list[PathShare]:

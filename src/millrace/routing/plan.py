@@ -18,7 +18,7 @@ from millrace.dex.operations import RATED
 from millrace.dex.pool import Pool
 from millrace.dex.rate import RatePool
 from millrace.dex.run import Step
-from millrace.routing.costs import NAMES, Cost, Table, total
+from millrace.routing.costs import NAMES, NOTHING, Cost, Table, total
 from millrace.routing.venue import Trade
 
 RATES = {venue: Action(action) for action, venue in RATED.items()}
@@ -167,21 +167,24 @@ def make_program(legs: Sequence[AnyLeg], ends: Ends, wrapped: str, min_amount_ou
     )
 
 
-def cost_of(legs: Sequence[AnyLeg], table: Table) -> Cost:
-    """What the legs of a plan take of a transaction; a pool that is used in the same way again is read no more."""
-    costs, onedex = [], False
-    used: set[tuple[str, str]] = set()
+def cost_of(legs: Sequence[AnyLeg], table: Table, besides: Cost = NOTHING) -> Cost:
+    """What the legs of a plan take of a transaction, and what it takes besides.
+
+    A pool that is used in the same way again is read no more.
+    """
+    costs, onedex = [besides], False
+    used: set[str | tuple[str, bool]] = set()
     for leg in legs:
         if isinstance(leg, Leg):
-            pool, use = leg.trade.pool, (leg.trade.pool.id, "swap")
-            costs.append(table.swap(pool, again=True) if use in used else leg.trade.cost(table))
-        elif leg.given is None:
-            pool, use = leg.pool, (leg.pool.id, "withdraw")
-            costs.append(table.withdrawal(pool, again=use in used))
+            trade = leg.trade
+            pool, use = trade.pool, trade.pool.id
+            costs.append(table.swap(pool, again=True) if use in used else trade.cost(table))
+            used.add(use)
         else:
-            pool, use = leg.pool, (leg.pool.id, "deposit")
-            costs.append(table.deposit(pool, again=use in used))
-        used.add(use)
+            pool, deposits = leg.pool, leg.given is not None
+            work, again = table.deposit if deposits else table.withdrawal, (pool.id, deposits) in used
+            costs.append(work(pool, again=again))
+            used.add((pool.id, deposits))
         onedex = onedex or isinstance(pool, OneDexPool)
     if onedex:
         costs.append(table.cost("onedex"))
