@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from millrace.routing import pieces
 from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.candidates import Search
 from millrace.routing.costs import Table
@@ -82,6 +83,8 @@ class Answers(SpotGraph):
         self._slightly = CLEARLY_TABULATED / 2.0 if self._tabulated else SLIGHTLY
         self._prices: CyclePrices | None = None
         fees = fees_of(self._costs[graph.original])
+        self._least_fee = float(fees.min(initial=math.inf))
+        self._kept = float(graph.net.kept.max(initial=0.0)), float(graph.net.kmore.max(initial=0.0))
         self._tables = self._terms.of(graph)
         pause()
         self._finder = PathFinder(graph, trades, fees, self._tables)
@@ -176,12 +179,21 @@ class Answers(SpotGraph):
 
     def _in_pieces(self, ask: Ask, best: Done | None) -> Done | None:
         """The plan with large trades in pieces, or one of fewer trades that leaves room for them."""
+        if best is None or self._brought_by_pieces(ask, best) <= 2.0 * self._least_fee * ask.limits.toll:
+            return best
         found, missing = self._plans.in_pieces(ask, best)
         if not missing.legs or self.mispriced:
             return found
         limits = ask.limits._replace(pools=ask.limits.pools - missing.legs, budget=ask.limits.budget.plus(missing, -1))
         flow = self._plans.of_flow(ask, self._kernels.flow(ask.search, limits))
         return self._plans.better(ask, found, self._plans.in_pieces(ask, flow)[0])
+
+    def _brought_by_pieces(self, ask: Ask, best: Done) -> float:
+        """What pieces of its trades could add to a plan at most: a part of what it loses by its own size, or curves."""
+        kept, curves = self._kept
+        most = float(ask.search.amounts[0]) * ask.search.top / self._scales[ask.search.sink]
+        more = kept / 2.0 * max(most - best.amount_out, 0.0) + curves * best.amount_out
+        return more if more > 2.0 * pieces.LEAST * best.amount_out else 0.0
 
     def _by_flow(self, ask: Ask, *, split: bool) -> tuple[Done | None, Found, float]:
         """The dual's plan within the limits (if it has one), what else there is, and the bound of any plan's output."""

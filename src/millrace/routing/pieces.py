@@ -75,10 +75,11 @@ def _most_worthwhile(
 def _gains(done: Walked, least: float, fee: Callable[[Trade], float]) -> dict[int, float]:
     """What ever smaller pieces would add to the output, by the trades of which two may be worth the fee and `least`."""
     near: list[tuple[int, float]] = []
+    enough = 2.0 * least / done.amount_out
     for k, (trade, sold, bought) in enumerate(zip(done.trades, done.sold, done.bought, strict=True)):
         if trade.keeps > 0.0 or trade.knots is not None:
             part = _part(trade, sold, bought)
-            if part * done.amount_out > 2.0 * max(least, fee(trade)):
+            if part > enough and part * done.amount_out > 2.0 * fee(trade):
                 near.append((k, part))
     if not near or not in_order(done.trades):
         return {}
