@@ -210,12 +210,12 @@ TOKEN, NFT = b"USDC-c76f1f", b"NFT-123456"
     ],
 )
 def test_transfers_that_every_node_fails_are_told(receiver: bytes, value: int, data: bytes, words: str) -> None:
-    """What the chain's own function refuses whatever the sender has is no payment, and the reason says why."""
+    """What the chain's own function refuses whatever the sender has is no transfer, and the reason says why."""
     tx = Transaction(
         nonce=0, value=value, receiver=receiver, sender=ALICE, gas_price=1, gas_limit=1, chain_id="1", data=data
     )
     with pytest.raises(CallError, match=words):
-        call.payments_of(tx)
+        call.check_transfer(tx)
 
 
 def test_one_token_may_go_to_oneself() -> None:
@@ -224,6 +224,7 @@ def test_one_token_may_go_to_oneself() -> None:
         nonce=0, value=0, receiver=ALICE, sender=ALICE, gas_price=1, gas_limit=1, chain_id="1",
         data=call.esdt_transfer("USDC-c76f1f", 7),
     )  # fmt: skip
+    call.check_transfer(tx)
     assert call.payments_of(tx).payments == (TokenPayment("USDC-c76f1f", 0, 7),)
 
 

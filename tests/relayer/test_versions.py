@@ -12,13 +12,16 @@ import aiohttp
 import msgspec
 import pytest
 from click.testing import CliRunner
-from relayer_support import as_json, connected, settings, submit, transfer, wallet
+from relayer_support import RELAYERS, as_json, connected, settings, submit, transfer, wallet
 
+from millrace.chain import call
+from millrace.chain.transaction import from_proto, signing_message
 from millrace.cli import main
 from millrace.relayer.journal import carry
 from millrace.relayer.journal.claims import FORMAT
 from millrace.relayer.journal.recovery import RecoveryError
 from millrace.relayer.rules.policy import PolicyError
+from millrace.relayer.signing.wire import Answer
 from millrace.relayer.statistics.history import Checked, query
 from millrace.relayer.statistics.history_store import SqlitePoints
 
@@ -102,6 +105,50 @@ async def test_an_upgrade_of_a_folder_with_everything(world: Any) -> None:
     (folder / "last-good-policy.toml").unlink()
     with pytest.raises(PolicyError, match="missing"):
         await world.start(retention_hours=FOREVER, policy_file=str(policy))
+
+
+@pytest.mark.parametrize(
+    ("value", "to", "data"),
+    [
+        (1, BOB.public, call.esdt_transfer("TOK-123456", 7)),
+        (0, BOB.public, call.esdt_transfer("TOK-123456", 0)),
+        (0, ALICE.public, call.multi_transfer(ALICE.public, [call.TokenPayment("TOK-123456", 0, 7)])),
+        (0, ALICE.public, call.encode("ESDTNFTTransfer", b"TOK-123456", b"", b"\7", BOB.public)),
+    ],
+    ids=["value", "nothing", "oneself", "no nonce"],
+)
+@pytest.mark.parametrize("ends", [False, True])
+async def test_what_a_rule_of_today_would_refuse_is_remembered(
+    world: Any, monkeypatch: pytest.MonkeyPatch, value: int, to: bytes, data: bytes, ends: bool
+) -> None:
+    """A start refuses no row that was accepted before a rule began: it is in flight, or its end is looked for."""
+    service = await world.start()
+    tx = transfer(ALICE, 0, data=data, gas_limit=1_000_000, value=value, receiver=to)
+    with monkeypatch.context() as before:
+        before.setattr(call, "check_transfer", lambda _: None)
+        before.setattr(service.signer, "check", lambda asked: done([""] * len(asked)))
+        before.setattr(service.signer, "sign", lambda asked: done([signed(raw) for raw in asked]))
+        assert await submit(world, tx) == ["ok"]
+    if ends:
+        (entry,) = service.lifecycle.inflight.entries()
+        service.lifecycle.included(entry.chain_hash, 50)
+        await service.journal.written()
+    await world.stop()
+    again = await world.start()
+    assert len(again.lifecycle.inflight.entries()) == (not ends)
+
+
+async def done(value: Any) -> Any:
+    """What a stand-in of the signing process answers."""
+    return value
+
+
+def signed(raw: bytes) -> Answer:
+    """A co-signature without the signing process, which has rules of its own."""
+    tx = from_proto(raw)
+    return Answer(
+        signature=next(key for key in RELAYERS.values() if key.public == tx.relayer).sign(signing_message(tx))
+    )
 
 
 async def test_back_to_an_earlier_version(world: Any) -> None:

@@ -19,7 +19,7 @@ MAX_AMOUNT_BYTES = 100
 """The longest amount that nodes accept in a token transfer (`MaxLenForESDTIssueMint`)."""
 RELAYED_FUNCTIONS = frozenset({"relayedTx", "relayedTxV2", "relayedTxV3"})
 
-_RECEIVERS = {NFT_TRANSFER.encode(): "fourth", MULTI_TRANSFER.encode(): "first"}
+_RECEIVERS = {NFT_TRANSFER: "fourth", MULTI_TRANSFER: "first"}
 """Transfers that go to the sender itself, and which argument of them is the receiver."""
 _SET_GUARDIAN = b"SetGuardian@"
 _NATIVE_ARGUMENT = NATIVE_IN_TRANSFERS.encode()
@@ -96,22 +96,38 @@ def multi_transfer(receiver: bytes, payments: list[TokenPayment], function: str 
 def payments_of(tx: Transaction) -> ParsedCall:
     """What a transaction does, see `parse_transfer`.
 
-    Raises `CallError` also for a token transfer that every node fails whatever its sender has: one with a value, of
-    nothing, to oneself, or not sent to oneself where the receiver is an argument.
+    A `MultiESDTNFTTransfer` goes to its own sender; to anybody else it raises `CallError`, as nodes refuse it.
     """
-    name = tx.data.partition(b"@")[0]
-    place = _RECEIVERS.get(name)
-    if place and tx.receiver != tx.sender:
-        raise CallError(f"{name.decode()} goes to the sender itself, with the receiver as its {place} argument")
-    parsed = parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
+    if tx.receiver != tx.sender and tx.data.startswith(MULTI_TRANSFER.encode() + b"@"):
+        raise CallError(_misdirected(MULTI_TRANSFER))
+    return parse_transfer(tx.sender, tx.receiver, tx.value, tx.data)
+
+
+def check_transfer(tx: Transaction) -> None:
+    """Raise `CallError` for a token transfer that every node fails whatever its sender has.
+
+    One with a value, of nothing, to oneself, of an NFT without its nonce, or not sent to oneself where the receiver is
+    an argument.
+    """
+    name = tx.data.partition(b"@")[0].decode(errors="replace")
+    if name not in _RECEIVERS and name != ESDT_TRANSFER:
+        return
+    if name in _RECEIVERS and tx.receiver != tx.sender:
+        raise CallError(_misdirected(name))
+    parsed = payments_of(tx)
     tokens = [payment for payment in parsed.payments if payment.token != NATIVE]
     if tokens and tx.value:
         raise CallError("built in function called with tx value is not allowed")
     if not all(payment.amount for payment in tokens):
         raise CallError("the amount of a token must be positive")
-    if place and tokens and parsed.receiver == tx.sender:
-        raise CallError(f"{name.decode()}: can not transfer to self")
-    return parsed
+    if name == NFT_TRANSFER and not all(payment.nonce for payment in tokens):
+        raise CallError(f"{NFT_TRANSFER} of a token without a nonce: NFT does not have metadata")
+    if name in _RECEIVERS and tokens and parsed.receiver == tx.sender:
+        raise CallError(f"{name}: can not transfer to self")
+
+
+def _misdirected(name: str) -> str:
+    return f"{name} goes to the sender itself, with the receiver as its {_RECEIVERS[name]} argument"
 
 
 def names_guardian(tx: Transaction) -> bool:
@@ -153,8 +169,6 @@ def _parse_nft(native: tuple[TokenPayment, ...], call: Call) -> ParsedCall:
         raise CallError(f"{NFT_TRANSFER} takes a token, a nonce, an amount and a receiver")
     token, nonce, amount, receiver, *rest = call.args
     payment = TokenPayment(_token(token), _u64(nonce), _amount(amount))
-    if not payment.nonce:
-        raise CallError(f"{NFT_TRANSFER} of a token without a nonce: NFT does not have metadata")
     return _with_function(_receiver(receiver), (*native, payment), tuple(rest))
 
 

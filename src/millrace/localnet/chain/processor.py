@@ -90,6 +90,7 @@ class Processor:
             return True
         checkpoint = self._ledger.checkpoint()
         try:
+            calls.check_transfer(tx)
             parsed = calls.payments_of(tx)
             payments = tuple(payment for payment in parsed.payments if payment.token != NATIVE or payment.amount)
             self._require_transfer_gas(tx, payments)

@@ -311,6 +311,7 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
     if not origin.is_sponsored:
         return None
     try:
+        call.check_transfer(tx)
         target = target_of(tx)
     except call.CallError as error:
         raise Refused(reasons.INVALID_DATA.but(str(error))) from None
