@@ -182,7 +182,7 @@ class Answers(SpotGraph):
         if best is None or self._brought_by_pieces(ask, best) <= 2.0 * self._least_fee * ask.limits.toll:
             return best
         found, missing = self._plans.in_pieces(ask, best)
-        if not missing.legs or self.mispriced:
+        if not missing.legs:
             return found
         limits = ask.limits._replace(pools=ask.limits.pools - missing.legs, budget=ask.limits.budget.plus(missing, -1))
         flow = self._plans.of_flow(ask, self._kernels.flow(ask.search, limits))

@@ -70,7 +70,7 @@ class Mispricing(NamedTuple):
                 starts.append(self.wide.quick(search, path_hops(limits), free, (paid + fee) * BETTER)[0])
             splits = [self.kernels.exchange_wide(self.wide.work, search, start, limits) for start in starts if start]
             split, ways, worth = max(splits, key=lambda found: found[2])
-            orders = [*orders[impact < DEEP :], ways]
+            orders.append(ways)
         for ways in orders:
             found = self.kernels.find_in_order(search, ways, limits)
             upper = min(upper, found.upper)
