@@ -86,6 +86,15 @@ def test_a_trade_in_pieces_is_on_one_path() -> None:
     assert [(hop.amount_in, hop.amount_out) for hop in path.hops] == [(1000, 95), (95, 940)]
 
 
+def test_a_plan_has_no_more_paths_than_were_asked_for() -> None:
+    """Also where pruning leaves a trace of flow behind that leads nowhere: counted, it would hide three paths."""
+    pools = make_market(300, 9, curved=0.4).pools
+    route = Planner(pools, DictMarket(pools, WRAPPED)).router.forward(
+        "TK3X-1dbdec", "TK34X-80066b", 103062964418334640, Limits(20, 5, 2), "hybrid"
+    )
+    assert len(split_paths(route.execution.fills, "TK3X-1dbdec", "TK34X-80066b")) <= 5
+
+
 def test_an_input_that_rounding_leaves_nothing_of_has_a_path() -> None:
     """What several inputs pay is divided between them; the one whose part is no unit still leads to the output."""
     ways = [("A", "X", 1, 1), ("B", "X", 100, 1000), ("X", "Y", 1001, 100), ("Y", "Z", 100, 50)]

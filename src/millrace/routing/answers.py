@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing import pieces
+from millrace.routing import costs, pieces
 from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.candidates import Search
-from millrace.routing.costs import Table
+from millrace.routing.costs import Cost, Table
 from millrace.routing.exactpath import BUDGET, NO_SHARES, PathFinder
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
@@ -169,24 +169,31 @@ class Answers(SpotGraph):
         if ask.search.cycle and (best is None or best.amount_out <= ask.amount_in):
             raise NoRoute("no profitable cycle")
         if asked.algorithm == "hybrid":
-            flow = None if flow is best else flow
-            best = self._plans.better(ask, self._in_pieces(ask, best), self._in_pieces(ask, flow))
+            best = self._in_pieces(ask, best, flow, asked.deadline)
         if best is None and not self.reaches(ask.token_in, ask.token_out, ask.limits):
             raise NoRoute("no path between tokens within the limits")
         if best is None:
             raise PlanError("no plan executes this amount")
         return _proven(best, upper)
 
-    def _in_pieces(self, ask: Ask, best: Done | None) -> Done | None:
-        """The plan with large trades in pieces, or one of fewer trades that leaves room for them."""
-        if best is None or self._brought_by_pieces(ask, best) <= 2.0 * self._least_fee * ask.limits.toll:
-            return best
-        found, missing = self._plans.in_pieces(ask, best)
-        if not missing.legs:
+    def _in_pieces(self, ask: Ask, best: Done | None, flow: Done | None, deadline: float) -> Done | None:
+        """The better of two plans with large trades in pieces, or one of fewer trades that leaves room for them."""
+        found, missing = self._divided(ask, best)
+        if flow is not None and flow is not best:
+            other, lacking = self._divided(ask, flow)
+            if self._plans.better(ask, found, other) is not found:
+                found, missing = other, lacking
+        if not missing.legs or time.monotonic() >= deadline:
             return found
         limits = ask.limits._replace(pools=ask.limits.pools - missing.legs, budget=ask.limits.budget.plus(missing, -1))
-        flow = self._plans.of_flow(ask, self._kernels.flow(ask.search, limits))
-        return self._plans.better(ask, found, self._plans.in_pieces(ask, flow)[0])
+        fewer = self._plans.of_flow(ask, self._kernels.another_flow(ask.search, limits))
+        return self._plans.better(ask, found, self._divided(ask, fewer)[0])
+
+    def _divided(self, ask: Ask, plan: Done | None) -> tuple[Done | None, Cost]:
+        """The plan with large trades in pieces, and what pieces that have no room would take."""
+        if plan is None or self._brought_by_pieces(ask, plan) <= 2.0 * self._least_fee * ask.limits.toll:
+            return plan, costs.NOTHING
+        return self._plans.in_pieces(ask, plan)
 
     def _brought_by_pieces(self, ask: Ask, best: Done) -> float:
         """What pieces of its trades could add to a plan at most: a part of what it loses by its own size, or curves."""

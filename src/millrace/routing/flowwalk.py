@@ -82,7 +82,7 @@ def _forget(x: Walk, count: int) -> None:
 
 @inlined
 def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
-    """Amount modes, parts per million, and the fixed amounts (into `sold`), as `execution._modes` does it."""
+    """Amount modes, parts per million, and the fixed amounts (into `sold`), as `execution.choose_modes` does it."""
     for k in range(count - 1, -1, -1):
         t, flow = x.src[x.edge[k]], x.flow[k]
         last = x.left[t] < 0.0

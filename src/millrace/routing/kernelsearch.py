@@ -180,6 +180,13 @@ class KernelSearch:
         """The dual's flow alone, also for several sources."""
         return self._flow(self._find(search, limits, FLOW_ALONE, 0.0))
 
+    def another_flow(self, search: Search, limits: Limits) -> Flow:
+        """The dual's flow within other limits than were asked for last; what is known of that question stays."""
+        report = self._report.copy()
+        flow = self.flow(search, limits)
+        self._report[:] = report
+        return flow
+
     def _find(self, search: Search, limits: Limits, chunks: int, nearly: float) -> int:
         """Run the whole search; the number of the flow's trades."""
         room, paths, hops = self._within(search, limits)

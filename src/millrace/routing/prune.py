@@ -281,7 +281,11 @@ def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
     limits leave no route.
     """
     for attempt in range(ROUNDS):
-        used = settle_flows(w)
+        settle_flows(w)
+        trim(w, sources)  # what is left of flows that lead nowhere by now would count as fewer paths
+        used = 0
+        for e in range(w.n[EDGES]):
+            used += w.e_use[e]
         if used == 0:
             return False
         taken, apart = taken_by(w, room), count_paths(w, sources, used)
