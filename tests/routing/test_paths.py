@@ -86,6 +86,23 @@ def test_a_trade_in_pieces_is_on_one_path() -> None:
     assert [(hop.amount_in, hop.amount_out) for hop in path.hops] == [(1000, 95), (95, 940)]
 
 
+def test_what_several_brought_together_goes_on_together() -> None:
+    """A trade that sells what the one before it paid takes none of an older path's, so that there are no more paths."""
+    ways = [
+        ("A", "M", 50, 7),
+        ("A", "N", 60, 60),
+        ("N", "X", 20, 8),
+        ("N", "Y", 40, 9),
+        ("X", "B", 8, 8),
+        ("Y", "B", 9, 9),
+    ]
+    ways += [("B", "M", 17, 5), ("M", "Z", 5, 50), ("M", "Z", 7, 70)]
+    fills = [
+        Fill(LpMove(MARKET.pools[k], sells, buys), sold, bought) for k, (sells, buys, sold, bought) in enumerate(ways)
+    ]
+    assert len(split_paths(fills, "A", "Z")) == 3
+
+
 def test_a_plan_has_no_more_paths_than_were_asked_for() -> None:
     """Also where pruning leaves a trace of flow behind that leads nowhere: counted, it would hide three paths."""
     pools = make_market(300, 9, curved=0.4).pools

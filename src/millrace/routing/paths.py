@@ -11,6 +11,7 @@ first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 from msgspec.structs import replace
@@ -131,9 +132,10 @@ def _sum(one: Hop, other: Hop) -> Hop:
 
 
 def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
-    """Remove `amount` from the parcels: one of just this size, else the oldest first.
+    """Remove `amount` from the parcels: one of just this size, the newest that come to it, else the oldest first.
 
-    Those of which rounding has left nothing go along with the first trade, so that what they were has a path.
+    The newest are what a trade sells that goes on with what the one before it paid for several. Those of which rounding
+    has left nothing go along with the first trade, so that what they were has a path.
     """
     nothing = [parcel for parcel in parcels if not parcel.amount] if amount else []
     if nothing:
@@ -141,13 +143,18 @@ def _take(parcels: list[_Parcel], amount: int) -> list[_Parcel]:
     for k, parcel in enumerate(parcels):
         if parcel.amount == amount:
             return [parcels.pop(k), *nothing]
-    taken: list[_Parcel] = []
+    newest = list(accumulate(parcel.amount for parcel in reversed(parcels)))
+    if amount in newest:
+        first = len(parcels) - 1 - newest.index(amount)
+        taken, parcels[first:] = parcels[first:], []
+        return taken + nothing
+    taken = []
     while parcels and (amount > 0 or not taken):
-        first = parcels[0]
-        if first.amount <= amount:
+        oldest = parcels[0]
+        if oldest.amount <= amount:
             taken.append(parcels.pop(0))
         else:
-            part, parcels[0] = _divide(first, amount)
+            part, parcels[0] = _divide(oldest, amount)
             taken.append(part)
         amount -= taken[-1].amount
     return taken + nothing
