@@ -486,7 +486,7 @@ async def test_what_was_paid_a_moment_before_a_restart_is_not_forgotten(world: A
 async def test_a_fee_of_a_block_without_a_height_is_taken_off(world: Any) -> None:
     """A header that cannot be read gives no height, and height 0 would be older than any reading."""
     world.api.set(KEY, 0, 3 * FEE)
-    world.api.blocks[1] = 9, b"h" * 32
+    world.api.blocks[1] = 1, b"\1" + (1).to_bytes(31, "big")
     await start(world)
     balances = world.service.lifecycle.sponsor.balances
     chain, alice = Chain(world, 1), wallet(1)

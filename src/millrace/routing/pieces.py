@@ -3,9 +3,8 @@
 Where a fee on the output stays in the pool, the next trade is paid from it, too: a trade in `n` equal pieces pays more
 than at once, about `1 - 1/n` of what ever smaller pieces would add. For constant product that is half of the part that
 stays, of what the trade loses by its own size (to first order; `solve.py` has the whole formula); curves are tabulated
-with it. Each piece but the first costs the fee
-of one more trade, so that `sqrt(gain / fee)` pieces leave most. The search knows trades in pieces only as a part of its
-bound; what they add is found here, on the plan.
+with it. Each piece but the first costs the fee of one more trade, so that `sqrt(gain / fee)` pieces leave most. The
+search knows trades in pieces only as a part of its bound; what they add is found here, on the plan.
 """
 
 from __future__ import annotations

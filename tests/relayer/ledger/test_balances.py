@@ -188,6 +188,37 @@ def test_fees_and_refunds_count_once() -> None:
     assert balances.lower_bound(KEY) == 993
 
 
+def test_a_reading_from_before_the_first_final_block_waits_if_it_is_ahead_of_it() -> None:
+    """After a start the chain API may be ahead: what it saw in a block that is not final yet is not there yet."""
+    balances = held([100.0], balance=1001, height=5)
+    balances.final(SHARD, 4, b"4")
+    assert balances.lower_bound(KEY) is None and KEY in balances.wanted
+    balances.final(SHARD, 5, b"5")
+    assert balances.lower_bound(KEY) == 1001
+    balances = held([100.0], balance=1001, height=5)
+    balances.final(SHARD, 4, b"4")
+    balances.final(SHARD, 5, b"another")
+    assert balances.lower_bound(KEY) is None
+    balances = held([100.0], balance=1001, height=5)
+    balances.final(SHARD, 5, b"another")
+    assert balances.lower_bound(KEY) is None
+
+
+def test_a_reading_of_before_the_key_sent_something_is_old_however_late_it_comes() -> None:
+    """A chain API that is far behind names its block: a final one of that height has told of a later nonce."""
+    clock = [100.0]
+    balances = Balances(lambda: clock[0])
+    balances.watch({SHARD: KEY})
+    for height in (4, 5):
+        balances.final(SHARD, height, b"%d" % height)
+    balances.told(KEY, Reading(993, 100.0, 5, b"5", 1), runs_ahead=True, taken=0)
+    clock[0] += LAG_SECONDS + 1
+    assert not balances.read(KEY, Reading(1000, clock[0], 4, b"4", 0))
+    assert balances.lower_bound(KEY) is None
+    assert balances.read(KEY, Reading(993, clock[0], 5, b"5", 1))
+    assert balances.lower_bound(KEY) == 993
+
+
 def test_a_reading_counts_when_its_block_is_final() -> None:
     """A refill seen by the chain API in a block that is taken back was never there."""
     balances = held([100.0])

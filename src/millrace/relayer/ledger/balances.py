@@ -194,7 +194,7 @@ class Balances:
             final[height] = _Final(block_hash, self._clock())
         if shard not in self._first:
             self._first[shard] = height
-            self._drop_older(shard, height)
+            self._doubt_others(shard, height, block_hash)
         while len(final) > self._rounds.count(FINAL_SECONDS, MAX_FINAL):
             final.popitem(last=False)
         for key, held in self._keys.items():
@@ -207,12 +207,18 @@ class Balances:
             else:  # another block is final at its height
                 self.want(key)
 
-    def _drop_older(self, shard: int, height: int) -> None:
-        """Readings of before the first block that was heard of counted while nothing was known, and do no more."""
+    def _doubt_others(self, shard: int, first: int, block_hash: bytes) -> None:
+        """Readings counted while nothing was known; those of other blocks than the first heard of do no more.
+
+        What is older lacks fees that nobody here heard of. What is newer may be taken back: it waits to be final.
+        """
         for key, held in self._keys.items():
             anchor = held.anchor
-            if held.shard == shard and anchor is not None and anchor.height is not None and anchor.height < height:
+            if held.shard != shard or anchor is None or anchor.height is None:
+                continue
+            if (anchor.height, anchor.block_hash) != (first, block_hash):
                 held.anchor = None
+                held.candidate = anchor if anchor.height > first else held.candidate
                 self.want(key)
 
     def forget_all(self) -> None:
@@ -313,8 +319,10 @@ class Balances:
 def _is_newer(held: _Held, reading: Reading) -> bool:
     """Whether a reading is not older than the anchor, nor than what is not kept any more."""
     told = held.told
-    if told is not None and reading.nonce < told.nonce and reading.asked < told.asked + LAG_SECONDS:
-        return False
+    if told is not None and reading.nonce < told.nonce:  # what the key has sent is not in it yet
+        late = reading.height is not None and told.height is not None and reading.height <= told.height
+        if late or reading.asked < told.asked + LAG_SECONDS:
+            return False
     if reading.height is None:
         asked = held.anchor.asked if held.anchor is not None else reading.asked
         return reading.asked >= max(asked, held.folded_at + LAG_SECONDS)
