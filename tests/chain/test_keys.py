@@ -21,6 +21,8 @@ WALLETS: dict[str, Any] = json.loads((Path(__file__).parents[1] / "vectors" / "t
 ORDER = 2**252 + 27742317777372353535851937790883648493
 PRIME = 2**255 - 19
 SIGN_BIT = 1 << 255
+CURVE = -121665 * pow(121666, -1, PRIME) % PRIME
+"""`d` of -x² + y² = 1 + d x² y²."""
 
 
 def _point(number: int) -> bytes:
@@ -38,6 +40,36 @@ SMALL_ORDER = sorted(
     {_point(y | sign) for y in (0, 1, PRIME - 1, PRIME, PRIME + 1, *ORDER_EIGHT) for sign in (0, SIGN_BIT)}
 )
 """Every encoding, canonical or not, of the eight points whose order divides eight."""
+
+
+def _on_curve(y: int) -> tuple[int, int]:
+    """The point of this height whose other half is even."""
+    square = (y * y - 1) * pow(CURVE * y * y + 1, -1, PRIME) % PRIME
+    x = pow(square, (PRIME + 3) // 8, PRIME)
+    if (x * x - square) % PRIME:
+        x = x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME
+    return (PRIME - x if x % 2 else x), y
+
+
+def _plus(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """The sum of two points."""
+    (a, b), (c, d) = one, other
+    both = CURVE * a * b * c * d
+    return (a * d + b * c) * pow(1 + both, -1, PRIME) % PRIME, (b * d + a * c) * pow(1 - both, -1, PRIME) % PRIME
+
+
+def _times(number: int, point: tuple[int, int]) -> tuple[int, int]:
+    """So many of a point added up."""
+    total = (0, 1)
+    for bit in bin(number)[2:]:
+        total = _plus(total, total)
+        if bit == "1":
+            total = _plus(total, point)
+    return total
+
+
+def _written(point: tuple[int, int]) -> bytes:
+    return _point(point[1] | (point[0] & 1) << 255)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +160,23 @@ def test_small_order_commitments_are_refused() -> None:
     challenge = int.from_bytes(sha512(neutral + pair.public + message).digest(), "little")
     forged = neutral + (challenge * secret % ORDER).to_bytes(32, "little")
     assert not verify(pair.public, message, forged)
+
+
+def test_keys_with_a_part_of_small_order_are_judged_as_nodes_do() -> None:
+    """Signatures are accepted by the equation without the cofactor: what only eight times it accepts nodes refuse.
+
+    The key has a part of order eight, which leaves that equation true for one challenge in eight.
+    """
+    base, weak = _on_curve(4 * pow(5, -1, PRIME) % PRIME), _on_curve(ORDER_EIGHT[0])
+    secret, once = 0xFEED << 200, 0xBEEF << 190
+    public, commitment = _written(_plus(_times(secret, base), weak)), _written(_times(once, base))
+    found = []
+    for message in (bytes([number]) for number in range(64)):
+        challenge = int.from_bytes(sha512(commitment + public + message).digest(), "little") % ORDER
+        signature = commitment + ((once + challenge * secret) % ORDER).to_bytes(32, "little")
+        assert verify(public, message, signature) == (challenge % 8 == 0)
+        found.append(challenge % 8 == 0)
+    assert 0 < sum(found) < len(found)
 
 
 def test_other_keys_messages_and_lengths_are_refused() -> None:

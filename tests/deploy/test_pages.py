@@ -63,9 +63,9 @@ def test_nobody_is_sent_to_an_index(name: str) -> None:
 
 def commands(text: str) -> Iterator[str]:
     """The commands in a page's code: lines of blocks without comments, and what stands in words between backquotes."""
-    blocks = re.findall(r"```\n(.*?)```", text, re.DOTALL)
-    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines()]
-    spans = re.findall(r"`([^`]+)`", re.sub(r"```\n.*?```", "", text, flags=re.DOTALL))
+    block = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
+    lines = [line.partition("#")[0] for code in block.findall(text) for line in code.splitlines()]
+    spans = re.findall(r"`([^`]+)`", block.sub("", text))
     for line in (*lines, *(" ".join(span.split()) for span in spans)):
         yield from (part.strip() for part in line.split("&&"))
 
@@ -78,19 +78,25 @@ def test_verbs_are_performed_as_the_relayer(name: str) -> None:
         assert bare is None or bare[1] == "--config /etc/millrace/millrace.toml --show-settings", line
 
 
-@pytest.mark.parametrize(("name", "least"), [("production.md", 9), ("runbooks.md", 7)])
-def test_verbs_are_taken(name: str, least: int, operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each `millrace-relayer …` of a page ends at a verb that takes its arguments, with the relayer's settings."""
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
+    """Verbs do nothing from here on but leave the settings they are called with in this list."""
     done: list[Path | None] = []
 
     def note(**given: Any) -> None:
         context = click.get_current_context()
-        done.append(given.get("config") or context.obj.config)
+        done.append(given.get("config") or (context.obj and context.obj.config))
 
     for verb in (*VERBS, *policy.commands.values()):
         monkeypatch.setattr(verb, "callback", note)
     for kind in (click.Path, click.File):  # the files of an example are not there
         monkeypatch.setattr(kind, "convert", lambda _, value, *rest: Path(value))
+    return done
+
+
+@pytest.mark.parametrize(("name", "least"), [("production.md", 9), ("runbooks.md", 7)])
+def test_verbs_are_taken(name: str, least: int, operated: Operated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each `millrace-relayer …` of a page ends at a verb that takes its arguments, with the relayer's settings."""
+    done = noted(monkeypatch)
     for line in commands((ROOT / "docs" / name).read_text()):
         if line.startswith("millrace-relayer "):
             words = shlex.split(line.partition(" <")[0])[1:]
@@ -98,6 +104,17 @@ def test_verbs_are_taken(name: str, least: int, operated: Operated, monkeypatch:
             assert result.exit_code == 0, (line, result.output)
     assert len(done) >= least
     assert set(done) == {operated.settings}
+
+
+def test_the_relayers_page_shows_verbs_that_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each verb with arguments on the page for who operates a relayer takes these."""
+    done = noted(monkeypatch)
+    verbs = "|".join(str(verb.name) for verb in (*VERBS, *policy.commands.values()))
+    for line in commands((ROOT / "docs" / "relayer-operating.md").read_text()):
+        if re.match(rf"(\$ )?millrace (relayer|policy) ({verbs}) .", line):
+            result = CliRunner().invoke(main, shlex.split(line.removeprefix("$ "))[1:])
+            assert result.exit_code == 0, (line, result.output)
+    assert len(done) >= 14
 
 
 def test_settings_are_shown_as_the_page_says() -> None:
