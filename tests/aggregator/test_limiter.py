@@ -50,3 +50,37 @@ def test_a_high_limit_is_counted_in_groups(limit: int) -> None:
     limiter, group = RateLimiter(limit, Clients(8, marks_of(limit))), -(-limit // MOST_MARKS)
     admitted = sum(limiter.admit("a", 0.5) == 0.0 for _ in range(limit + 2 * group))
     assert limit <= admitted < limit + group
+
+
+def heard(asked: float) -> float:
+    """As early as another machine may take a request for: it is told by periods, and some time after it was made."""
+    return int(asked * 20) / 20 - 0.1
+
+
+@given(st.lists(st.tuples(st.floats(0.0, 0.2), st.booleans()), max_size=80), st.integers(1, 5))
+def test_who_keeps_to_the_limit_on_all_machines_is_admitted(gaps: list[tuple[float, bool]], limit: int) -> None:
+    """Whatever he asks elsewhere, and however much earlier that is told: as long as it is one limit in all."""
+    here, now, asked = RateLimiter(limit, Clients(8, limit)), 10.0, list[float]()
+    for period, (gap, elsewhere) in enumerate(gaps):
+        now += gap
+        if len(asked) >= limit:
+            now = max(now, asked[-limit] + WINDOW + 1e-6)
+        asked.append(now)
+        if elsewhere:
+            here.hear("a", [heard(now)], period)
+        else:
+            assert here.admit("a", now) == 0.0
+
+
+@given(st.integers(2, 4), st.integers(1, 6), st.integers(1, 9))
+def test_bursts_at_many_machines_are_paid_back(machines: int, limit: int, bursts_a_second: int) -> None:
+    """Beyond what each admits before it has heard of the others, all together admit the limit."""
+    every = [RateLimiter(limit, Clients(8, limit)) for _ in range(machines)]
+    total, seconds = 0, 10
+    for burst in range(seconds * bursts_a_second):
+        now = 10.0 + burst / bursts_a_second
+        counts = [sum(one.admit("a", now) == 0.0 for _ in range(limit)) for one in every]
+        total += sum(counts)
+        for one, own in zip(every, counts, strict=True):
+            one.hear("a", [heard(now)] * (sum(counts) - own), burst)
+    assert total <= limit * (seconds + machines)

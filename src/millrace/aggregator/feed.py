@@ -37,8 +37,9 @@ FIRST_PAUSE = 0.25
 """Seconds between two fetches until the first one succeeds."""
 
 
-AGE, ID = "X-Snapshot-Age", "X-Snapshot-Id"
-"""Headers of answers: what they are made of, and how many seconds ago that was last seen upstream."""
+AGE, ID, BLOCK = "X-Snapshot-Age", "X-Snapshot-Id", "X-Snapshot-Block"
+"""Headers of answers: how many seconds ago what they are made of was last seen upstream, what that is, and of a whole
+document its block's nonce."""
 WAITS = "Preference-Applied"
 """Header of a source that holds a request for what it has already until there is news (RFC 7240)."""
 MOST_AGE = 1e9
@@ -182,6 +183,7 @@ class Feed(Generic[M]):
                 return _Fetched(None, False, self._etag, seen, judged, waited)
             if answer.status != 200:
                 raise FeedError(f"upstream answered HTTP {answer.status}")
+            self._check_block(answer.headers.get(BLOCK, ""))
             packing = answer.headers.get("Content-Encoding", "identity").lower()
             if packing not in (GZIP, "identity"):
                 raise FeedError(f"the document is packed with {packing[:40]!r}, which was not asked for")
@@ -194,6 +196,15 @@ class Feed(Generic[M]):
         tag = answer.headers.get("ETag", "")
         etag = tag if len(tag) <= LONGEST_TAG else ""
         return _Fetched(b"".join(parts), packing == GZIP, etag, seen, judged, waited)
+
+    def _check_block(self, nonce: str) -> None:
+        """Raise `FeedError` for what another aggregator, less far than the one asked before, has of an older block.
+
+        What is in use is kept as long as it may be used: then a chain may have begun anew.
+        """
+        present = self.usable()
+        if present is not None and nonce.isdecimal() and int(nonce[:20]) < present.document.block.nonce:
+            raise FeedError(f"the source has block {nonce[:20]}, and had block {present.document.block.nonce} before")
 
     async def _take(self, fetched: _Fetched) -> None:
         data = fetched.data

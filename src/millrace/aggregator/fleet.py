@@ -4,8 +4,7 @@ Nobody waits for Redis. Every machine admits by its own table, and twenty times 
 and spent of those clients who have asked, and hears what others have. What others have admitted is put into the
 client's window as if it had been here, at the earliest moment that it can have been: so nobody below the limit is
 refused, unless an exchange is later than a tenth of a second. Who asks many machines at once gets from each of them
-what the limit allows until they have heard of each other, some tenth of a second, and from then on an eighth more than
-the limit at most.
+what the limit allows until they have heard of each other, some tenth of a second, and pays back what that was too much.
 
 While Redis cannot be asked every machine goes on by itself; what it has not told is not told later.
 """

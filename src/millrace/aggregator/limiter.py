@@ -54,15 +54,28 @@ class RateLimiter:
             clients.leave()
 
     def hear(self, client: str, moments: Sequence[float], period: int) -> None:
-        """Count what other machines have admitted as well: requests at these moments, up to a period."""
+        """Count what other machines have admitted as well: requests at these moments, up to a period.
+
+        What is more than the limit counts as of when it would have been admitted, which is later: it is paid back.
+        """
         clients = self._clients
         at = clients.enter(client)
         try:
             seen, position, grouped, asked, _, left, left_at, spent = clients.read(at)
             if moments:
-                whole = list(moments)[:: self._group]
-                clients.set_moments(at, sorted([*clients.moments(at), *whole])[-self._marks :])
+                clients.set_moments(at, self._in_turn([*clients.moments(at), *moments[:: self._group]]))
                 position = 0
             clients.write(at, (seen, position, grouped, asked, period, left, left_at, spent))
         finally:
             clients.leave()
+
+    def _in_turn(self, moments: list[float]) -> list[float]:
+        """The last moments, in order, each no earlier than the limit allows by those before it.
+
+        Moved so, those of a client who kept to the limit are no later than he asked, even where they are given as
+        earlier than he did.
+        """
+        moments.sort()
+        for number in range(self._marks, len(moments)):
+            moments[number] = max(moments[number], moments[number - self._marks] + WINDOW)
+        return moments[-self._marks :]

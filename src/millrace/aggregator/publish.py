@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from millrace.aggregator.feed import AGE, ID, WAITS, Feed
+from millrace.aggregator.feed import AGE, BLOCK, ID, WAITS, Feed
 from millrace.runtime.http import error_response
 
 MOST_WAIT = 60.0
@@ -28,22 +28,20 @@ def document_handler(feed: Feed[Any]) -> Callable[[web.Request], Awaitable[web.R
     async def document(request: web.Request) -> web.Response:
         if feed.snapshot is None:
             return error_response("service unavailable", 503, {"Retry-After": "1"})
-        known, wanted = request.headers.get("If-None-Match", ""), _WAIT.search(request.headers.get("Prefer", ""))
+        wanted = _WAIT.search(request.headers.get("Prefer", ""))
+        known = {tag.value for tag in request.if_none_match or ()}  # weak ones, too: who packs a body makes them so
         waits = {WAITS: "wait"} if wanted else {}
-        if wanted and known == _tag(feed.snapshot.id):
+        if wanted and feed.snapshot.id in known:
             try:
                 async with asyncio.timeout(min(MOST_WAIT, float(wanted[1]))):
                     await feed.wait_news()
             except TimeoutError:
                 pass  # the age says that there is none
         snapshot = feed.snapshot
-        headers = {AGE: f"{snapshot.age(time.monotonic()):.3f}", ID: snapshot.id, "ETag": _tag(snapshot.id), **waits}
-        if known == _tag(snapshot.id):
+        headers = {AGE: f"{snapshot.age(time.monotonic()):.3f}", ID: snapshot.id, "ETag": f'"{snapshot.id}"', **waits}
+        if snapshot.id in known:
             return web.Response(status=304, headers=headers)
+        headers[BLOCK] = str(snapshot.document.block.nonce)
         return web.Response(body=snapshot.data, headers={**headers, "Content-Type": "application/json"})
 
     return document
-
-
-def _tag(identifier: str) -> str:
-    return f'"{identifier}"'
