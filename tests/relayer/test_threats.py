@@ -303,6 +303,20 @@ async def test_row_6_what_has_no_end_yet_may_still_be_lost_after_a_restart(world
     assert await submit(world, transfer(other)) == ["ok"]
 
 
+async def test_row_11_what_was_written_off_is_lost_when_it_fails(world: Any) -> None:
+    """It leaves what strangers may lose at once, and is a loss if it runs and fails after all."""
+    fee = 100_000 * GAS_PRICE
+    await start(world, f"[budget]\nloss_per_hour = {fee + fee // 2}")
+    assert await submit(world, transfer(ALICE)) == ["ok"]
+    entry = entry_of(world, transfer(ALICE))
+    assert world.service.lifecycle.write_off(entry.client_hash)
+    other = wallet(1, 1)
+    assert await submit(world, transfer(other)) == ["ok"]
+    assert world.service.lifecycle.write_off(entry_of(world, transfer(other)).client_hash)
+    Chain(world, 1).final([entry.tx], failing={chain_hash(entry.tx): "no"})
+    assert await submit(world, transfer(wallet(1, 2))) == ["budget exhausted"]
+
+
 async def test_row_11_only_signed_nonces_do_not_reach_far_ahead(world: Any) -> None:
     """/v1/sign goes a few nonces beyond the account's; what is broadcast here may go further."""
     await start(world, "[quotas]\nsign_only_ahead = 2")

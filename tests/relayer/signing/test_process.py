@@ -267,6 +267,25 @@ async def test_a_process_that_hangs_is_killed(desk: Desk) -> None:
     assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
 
 
+async def test_a_process_that_stands_still_verifies_no_more(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for its word on signatures is told so, and who asks later, too, until it answers; signing waits."""
+    monkeypatch.setattr(handle, "SILENT_SECONDS", 0.05)
+    assert desk.process.pid is not None
+    tx, pid = transfer(ALICE), desk.process.pid
+    await desk.journal.append([record(tx)])
+    os.kill(pid, signal.SIGSTOP)
+    async with asyncio.timeout(20):
+        signing = asyncio.create_task(desk.process.sign([to_proto(tx)]))
+        for _ in range(2):
+            with pytest.raises(SignerError, match="does not answer"):
+                await desk.process.check([to_proto(tx)])
+        os.kill(pid, signal.SIGCONT)
+        (answer,) = await signing
+        assert verify(RELAYERS[1].public, signing_message(tx), answer.signature)
+        assert await desk.process.check([to_proto(tx)]) == [""]
+    assert desk.process.pid == pid
+
+
 START = Start((), (), {}, "", "", "", "", "", NETWORK.name, NETWORK.chain_id)
 
 
@@ -350,12 +369,12 @@ async def test_each_question_has_the_whole_time(tmp_path: Path) -> None:
     process._process = SimpleNamespace(pid=1, returncode=None, kill=lambda: killed.append(hours.now))  # type: ignore[assignment]
     questions = []
     for data in (b"first", b"second"):
-        questions.append(asyncio.create_task(process.check([data])))
+        questions.append(asyncio.create_task(process.sign([data])))
         await _a_moment()
     hours.move(4.0)
-    process._take_done(Done([], [""]))
+    process._take_done(Done([Answer(refusal="no")], []))
     hours.move(8.0)
-    assert await questions[0] == [""] and killed == []
+    assert await questions[0] == [Answer(refusal="no")] and killed == []
     hours.move(9.0)
     assert killed == [9.0]
     process._fail_waiting()

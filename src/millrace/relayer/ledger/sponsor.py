@@ -352,12 +352,13 @@ class Sponsor:
             self.balances.paid(entry.tx.relayer, cost, height)
         undecided = self.budgets.settle(reservation, cost, self._clock())
         followed = self._sponsored.get(entry.chain_hash)
-        if followed is None or cost == 0:
+        if followed is not None and cost:
+            followed.cost = cost
+            self._count_fee(followed.target.receiver, cost)
+        if followed is None or not cost or written_off:  # what was given up is no loss before it runs, and fails
             self.budgets.decide(undecided, self._clock(), failed=False)
         else:
             followed.undecided = undecided
-            followed.cost = cost
-            self._count_fee(followed.target.receiver, cost)
         event: audit.Event = "write-off" if written_off else "settle" if cost else "refund"
         tx = entry.tx
         return self._wall_ms(), event, tx.relayer, tx.sender, tx.nonce, entry.client_hash, cost or entry.fee

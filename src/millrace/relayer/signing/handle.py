@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -39,6 +39,8 @@ _RESTART_FIRST, _RESTART_MOST = 0.1, 5.0
 START_SECONDS = 15.0
 START_ATTEMPTS = 5
 """So many processes may be lost at the start of the service before it gives up."""
+SILENT_SECONDS = 1.0
+"""A process that works answers a frame within 50 ms; one that has not for so long is asked to verify no more."""
 MAX_UNDER_WAY = 2
 """Frames it may have at once: it works on one while the other, a full one, waits in the socket."""
 
@@ -134,6 +136,8 @@ class SigningProcess:
         self._under_way: deque[_Group] = deque()
         self._oldest_since = 0.0
         """When the oldest frame under way became that."""
+        self._is_silent = False
+        """Whether it has not answered that for `SILENT_SECONDS`."""
         self._pumps_soon = False
         self._deadline: asyncio.TimerHandle | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -187,8 +191,10 @@ class SigningProcess:
     async def check(self, transactions: list[bytes]) -> list[str]:
         """For each transaction an empty text if it is signed as it should be, or the reason why not.
 
-        Raises `SignerError` when no answer came.
+        Raises `SignerError` when no answer came, or has not come for a second: others can verify, too.
         """
+        if self._is_silent:
+            raise SignerError("the signing process does not answer")
         return await self._ask(self._to_check, transactions)
 
     # ---- questions
@@ -221,7 +227,7 @@ class SigningProcess:
             sign, check = ([item for asked in part for item in asked.items] for part in group)
             self._link.send(Work(sign, check))
             if self._deadline is None:
-                self._deadline = self._loop.call_later(self._timeout, self._look)
+                self._deadline = self._loop.call_later(min(self._timeout, SILENT_SECONDS), self._look)
 
     def _has_frame(self) -> bool:
         """Whether to send: to an idle process whatever there is, to another only a full frame, as Nagle has it.
@@ -233,18 +239,30 @@ class SigningProcess:
         return len(self._under_way) < MAX_UNDER_WAY and (_fill_frame(self._to_sign) or _fill_frame(self._to_check))
 
     def _look(self) -> None:
-        """Kill the process if the oldest frame was not answered in time; one timer serves all frames of that time."""
+        """Verify elsewhere what the oldest frame was not answered in time for, and kill the process if it is later yet.
+
+        One timer serves all frames of that time.
+        """
         self._deadline = None
-        left = self._oldest_since + self._timeout - self._loop.time()
-        if self._under_way and left > 0:
-            self._deadline = self._loop.call_later(left, self._look)
-        elif self._under_way and self._process is not None and self._process.returncode is None:
-            log.error("signing process hangs, killing it", extra={"pid": self.pid})
-            self._process.kill()
+        if not self._under_way:
+            return
+        waited = self._loop.time() - self._oldest_since
+        if waited >= self._timeout:
+            if self._process is not None and self._process.returncode is None:
+                log.error("signing process hangs, killing it", extra={"pid": self.pid})
+                self._process.kill()
+            return
+        if waited >= SILENT_SECONDS:
+            self._is_silent = True
+            to_check = [asked for group in self._under_way for asked in group.check]
+            self._fail([*to_check, *self._to_check], "the signing process does not answer")
+            self._to_check.clear()
+        left = (self._timeout if self._is_silent else min(self._timeout, SILENT_SECONDS)) - waited
+        self._deadline = self._loop.call_later(left, self._look)
 
     def _take_done(self, done: Done) -> None:
         group = self._under_way.popleft()
-        self._oldest_since = self._loop.time()
+        self._oldest_since, self._is_silent = self._loop.time(), False
         for part, answers in ((group.sign, done.signed), (group.check, done.checked)):
             at = 0
             for asked in part:
@@ -258,10 +276,16 @@ class SigningProcess:
         under_way = [asked for group in self._under_way for part in group for asked in part]
         return [*under_way, *self._to_sign, *self._to_check]
 
-    def _fail_waiting(self) -> None:
-        for asked in self._asked():
+    @staticmethod
+    def _fail(questions: Iterable[_Asked], why: str) -> None:
+        """No answer comes to them, at least not in time."""
+        for asked in questions:
             if not asked.answer.done():
-                asked.answer.set_exception(SignerError("the signing process went down before it answered"))
+                asked.answer.set_exception(SignerError(why))
+
+    def _fail_waiting(self) -> None:
+        self._fail(self._asked(), "the signing process went down before it answered")
+        self._is_silent = False
         self._under_way.clear()
         self._to_sign.clear()
         self._to_check.clear()
