@@ -24,11 +24,12 @@ from millrace.routing.scratch import make, sized
 from millrace.routing.shares import WHOLE
 from millrace.routing.tables import BITS, IN, KIND, LEAST, PYTHON, Tables, pays
 from millrace.routing.venue import Trade
-from millrace.routing.wide import WORD, Wide, less, minus, plus, words
+from millrace.routing.wide import WORD, Wide, less, minus, plus
 
 NO_SHARES = np.zeros(0)
 BUDGET = 20_000  # trades evaluated in one search; past it the best so far is the answer
 MARGIN = 1.0 + 1e-6  # spot rates of tabulated pools are this good
+WORDS = 1 << 64  # how many values a word has
 TOO_MUCH = 1 << 126  # units: a trade that pays as many is left out, where a unit more or less is worth nothing
 LABELS = 4  # amounts kept per token: the largest may come over a token that the rest of the path needs
 # Of the newest so many a new amount is one of the largest. There are more only where each is larger than those before:
@@ -49,9 +50,10 @@ class Field(NamedTuple):
     """What is known of a graph, by edge: `rate` is that of smallest units, `many` says whether the pool has more than
     two tokens, `fees` is the gas that it adds to the fee, `least_fee` the least of that.
 
-    The edges from token `t` are `starts[t] : starts[t + 1]`.
+    The edges from token `t` are `starts[t] : starts[t + 1]`, and `scale` is by token.
     """
 
+    scale: Floats
     starts: Ints
     dst: Ints
     rate: Floats
@@ -63,7 +65,7 @@ class Field(NamedTuple):
 
 
 class Quest(NamedTuple):
-    """One question, see `PathFinder.best`. `worth` is that of a smallest unit of each token, in units of the sink.
+    """One question, see `PathFinder.best`. `behind` are the best spot rates to the sink (scaled).
 
     `share` is empty, or what each edge takes of a transaction; then `least` is what any way on from a token takes.
     """
@@ -72,7 +74,7 @@ class Quest(NamedTuple):
     sink: int
     amount: float
     hops: int
-    worth: Floats
+    behind: Floats
     toll: float
     budget: int
     allowed: int
@@ -84,9 +86,10 @@ class Looks(NamedTuple):
     """Scratch. By label: an amount of a `token`, the `edge` that brought it, the label `before`, the `depth` in edges.
 
     Also what it could become at `most`, the `taken` share of the transaction, the `fee`, and what `left` there is after
-    it where fees count, else 0. `other` is the label that reached the same token before it,
-    `reached` the last one of each token. `waiting` and `listed` are heaps, of labels and of the edges to try, which
-    could become `could`. `paid` is what a trade pays, `best` the score of the best path (see `ABOVE`).
+    it where fees count, else 0. `other` is the label that reached the same token before it. By token: `reached` is the
+    last one of its labels, `worth` that of its smallest unit, in units of the sink. `waiting` and `listed` are heaps,
+    of labels and of the edges to try, which could become `could`. `paid` is what a trade pays, `best` the score of the
+    best path (see `ABOVE`).
     """
 
     token: Ints = sized("labels")
@@ -100,6 +103,7 @@ class Looks(NamedTuple):
     left: Floats = sized("labels")
     other: Ints = sized("labels")
     reached: Ints = sized("tokens")
+    worth: Floats = sized("tokens")
     waiting: Ints = sized("labels")
     listed: Ints = sized("widest")
     could: Floats = sized("edges")
@@ -154,10 +158,11 @@ def _whole(value: float) -> Wide:
 
 
 @inlined
-def _begin(x: Looks, q: Quest) -> None:
+def _begin(x: Looks, of: Field, q: Quest) -> None:
     """One label: all of the input. What it could become nobody asks."""
     for t in range(x.reached.size):
         x.reached[t] = -1
+        x.worth[t] = q.behind[t] * of.scale[t] / of.scale[q.sink] * MARGIN
     x.token[0], x.edge[0], x.before[0], x.depth[0] = q.source, -1, -1, 0
     x.most[0], x.taken[0], x.fee[0] = INFINITE, 0.0, 0.0
     x.at[MADE], x.at[WAITING], x.at[SPENT], x.at[ASKED] = 1, 1, 0, 0
@@ -174,7 +179,7 @@ def _list(x: Looks, of: Field, q: Quest, label: int) -> None:
     for e in range(of.starts[token], of.starts[token + 1]):
         v = of.dst[e]
         fee = of.fees[e] * q.toll + (least if v != q.sink else 0.0)
-        could = (of.rate[e] * amount + SPARE) * q.worth[v] + SPARE - fee
+        could = (of.rate[e] * amount + SPARE) * x.worth[v] + SPARE - fee
         if could > known:
             x.could[e] = could
             _push(x.listed, listed, x.could, e)
@@ -251,7 +256,7 @@ def _arrive(x: Looks, of: Field, q: Quest, e: int) -> None:
     if v == q.sink:
         _finish(x, e, paid, fees)
         return
-    worth = q.worth[v]
+    worth = x.worth[v]
     if worth == 0.0:  # nothing leads on
         return
     most = _nearest(plus(paid, (ZERO, SPARE_UNITS))) * worth + SPARE - fees - q.toll * of.least_fee
@@ -277,7 +282,7 @@ def look(x: Looks, of: Field, q: Quest, at: int) -> int:
     Returns the edge of a trade that Python has to make, or DONE with the path in `x`, or LATE.
     """
     if at == START:
-        _begin(x, q)
+        _begin(x, of, q)
     else:
         _arrive(x, of, q, at)
     while True:
@@ -320,7 +325,7 @@ class PathFinder:
         rate = net.rate * self._scale[net.src] / self._scale[net.dst]
         many = np.array([len(trade.pool.tokens) > 2 for trade in self.trades], np.bool_)
         self._field = Field(
-            starts, net.dst, rate, fees, tables.terms, tables.pool, many, float(fees.min(initial=INFINITE))
+            self._scale, starts, net.dst, rate, fees, tables.terms, tables.pool, many, float(fees.min(initial=INFINITE))
         )
         self._made: Looks | None = None
 
@@ -359,19 +364,19 @@ class PathFinder:
         looked at together, at most twice as many); `NeedsTime` is raised where it goes on after `allowed` ones that no
         kernel knows. With the edges' `share` of a transaction, paths that take more than one are left out.
         """
-        worth = behind * self._scale / self._scale[sink] * MARGIN  # of a smallest unit, in units of the sink
         least = self.least_shares(sink, share, hops) if share.size else NO_SHARES
         quest = Quest(
-            source, sink, float(amount + SPARE), hops, worth, toll, min(budget, BUDGET), allowed, share, least
+            source, sink, float(amount + SPARE), hops, behind, toll, min(budget, BUDGET), allowed, share, least
         )
         x, edge = self._memory(), START
-        x.amount[0] = words(min(amount, TOO_MUCH))
-        x.best[:] = words(0 if floor == -math.inf else min(max(int(floor) + TOO_MUCH, 0), 2 * TOO_MUCH))
+        x.amount[0, 0], x.amount[0, 1] = divmod(min(amount, TOO_MUCH), WORDS)
+        score = 0 if floor == -math.inf else min(max(int(floor) + TOO_MUCH, 0), 2 * TOO_MUCH)
+        x.best[0], x.best[1] = divmod(score, WORDS)
         x.floor[0] = floor
         while (edge := look(x, self._field, quest, edge)) >= 0:
             label = int(x.at[LABEL])
             paid = self.trades[edge].pays(int(x.amount[label, 0]) << 64 | int(x.amount[label, 1]) if label else amount)
-            x.paid[:] = words(paid if paid < TOO_MUCH else 0)
+            x.paid[0], x.paid[1] = divmod(paid if paid < TOO_MUCH else 0, WORDS)
         if edge == LATE:
             raise NeedsTime
         return self._path(x) or None
@@ -379,7 +384,7 @@ class PathFinder:
     def _path(self, x: Looks) -> list[Trade]:
         """The best path, as the kernel has left it."""
         edges = []
-        label, edge = x.at[[FOUND, LAST]].tolist()
+        label, edge = int(x.at[FOUND]), int(x.at[LAST])
         while edge >= 0:
             edges.append(edge)
             label, edge = int(x.before[label]), int(x.edge[label])

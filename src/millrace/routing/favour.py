@@ -108,9 +108,18 @@ class Favours:
         net = graph.net
         self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought)
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
+        self._last: tuple[Search | None, tuple[float, float]] = None, (0.0, 0.0)  # as each asks three times
 
     def _sum(self, search: Search) -> tuple[float, float]:
         """What `_add_up` says, remembered."""
+        last, found = self._last
+        if last is not search:
+            found = self._of_ends(search)
+            self._last = search, found
+        return found
+
+    def _of_ends(self, search: Search) -> tuple[float, float]:
+        """The same for all searches between two tokens."""
         ends = int(search.sources[0]), search.sink
         found = self._sums.get(ends)
         if found is None:

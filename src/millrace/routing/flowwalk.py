@@ -158,17 +158,18 @@ def _settle(x: Walk, k: int) -> int:
 
 
 @kernel
-def walk_flow(x: Walk, count: int, source: int, sink: int, hops: int, whole: float, at: int) -> int:
-    """Walk the first `count` trades with `amount`; DONE with all columns filled, or why not.
+def walk_flow(x: Walk, edges: Ints, inputs: Floats, source: int, sink: int, hops: int, whole: float, at: int) -> int:
+    """Walk a flow with `amount`, its trades given by their edges and inputs; DONE with all columns filled, or why not.
 
     Trades too thin for integers are left out, as `execute` does it; `hops` is for the flow as it was.
     `whole` is the flow that stands for all of the amount, for cycles; 0 for others. At first `at` is START. ASK: to go
     on, write what trade `asked` buys for what it has sold into `bought`, and call again with `at` that trade.
     """
+    count = edges.size
     if at == START:
         x.kept[0] = count
         for k in range(count):
-            x.number[k] = k
+            x.edge[k], x.flow[k], x.number[k] = edges[k], inputs[k], k
     end = _walk_once(x, x.kept[0], source, sink, hops if x.kept[0] == count else x.kept[0], whole, at)
     while end == REFUSED:
         x.kept[0] = _leave_out(x, x.kept[0], sink)
@@ -250,14 +251,13 @@ class FlowWalker:
 
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
-        count, x = len(flow.trades), self._walk
-        if not count or amount_in >> BITS:
+        x = self._walk
+        if not flow.trades or amount_in >> BITS:
             return None
-        x.edge[:count], x.flow[:count] = flow.edges, flow.inputs
         x.amount[0], x.amount[1] = amount_in >> 64, amount_in & WORD
         whole = float(search.amounts[0]) if search.cycle else 0.0
         source, at = int(search.sources[0]), START
-        while (end := walk_flow(x, count, source, search.sink, hops, whole, at)) == ASK:
+        while (end := walk_flow(x, flow.edges, flow.inputs, source, search.sink, hops, whole, at)) == ASK:
             at = int(x.asked[0])
             if not self._tell(flow.trades[int(x.number[at])], at):
                 return None

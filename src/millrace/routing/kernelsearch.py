@@ -98,6 +98,8 @@ class KernelSearch:
     def __init__(self, graph: Graph, trades: Sequence[Trade], costs: Floats) -> None:
         self._net = graph.net
         self._rooms = Rooms(costs[graph.original])
+        self._room: Room
+        self._room_of: tuple[Limits, int] | None = None  # whose room that is: a search asks for it three times
         self._scales: list[float] = graph.scale.tolist()
         self.trades = [trades[k] for k in graph.original.tolist()]
         """The trade of each edge of the net."""
@@ -228,8 +230,10 @@ class KernelSearch:
 
     def room(self, limits: Limits, sink: int) -> Room:
         """The room that limits leave in this graph, with the price of fees at a token."""
-        room = self._rooms.of(limits)
-        return Room(room.share, room.strict, room.fee, limits.toll * self._scales[sink]) if limits.toll > 0.0 else room
+        if self._room_of != (limits, sink):
+            room = self._rooms.of(limits)
+            self._room_of, self._room = (limits, sink), room._replace(price=limits.toll * self._scales[sink])
+        return self._room
 
     def _within(self, search: Search, limits: Limits) -> tuple[Room, int, int]:
         """The room, with the price of fees at the sink, and the most paths, and pools on one path."""

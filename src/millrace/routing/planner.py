@@ -113,9 +113,9 @@ class Planner:
         `deadline` is on `time.monotonic`: past it the best plan so far is the answer. With `hurry` a question not
         about LP units raises `NeedsTime` instead of taking long.
         """
-        asked = Question(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
         if not self.trades_liquidity(token_in, token_out, liquidity=limits.liquidity):
-            return self.router.forward(*asked[:6], hurry=hurry)
+            return self.router.forward(token_in, token_out, amount_in, limits, algorithm, deadline, hurry=hurry)
+        asked = Question(token_in, token_out, amount_in, limits, algorithm, deadline, hurry)
         if not self.supports(token_in, token_out, liquidity=limits.liquidity):
             raise NoRoute("no path between tokens")
         found: list[Route] = []

@@ -19,11 +19,6 @@ WORD = 2.0**64
 BELOW = 1.0 - 2.0**-48
 
 
-def words(number: int) -> Wide:
-    """A number of up to 128 bits for kernels."""
-    return np.uint64(number >> 64), np.uint64(number & 0xFFFF_FFFF_FFFF_FFFF)
-
-
 @kernel
 def less(a: Wide, b: Wide) -> bool:
     """Whether `a < b`."""
