@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import msgspec
 
 from millrace.chain.transaction import Transaction, client_hash
@@ -72,6 +74,10 @@ class TransactionIndex:
     def find(self, tx_hash: bytes) -> Record | None:
         """The record of a chain hash or a client hash."""
         return self._records.get(self._aliases.get(tx_hash, tx_hash))
+
+    def newest(self, wanted: Callable[[Transaction], bool]) -> Iterator[Record]:
+        """The records of wanted transactions, the last to come first."""
+        return (record for record in reversed(self._records.values()) if wanted(record.tx))
 
     def forget(self, tx_hash: bytes) -> None:
         """Forget a transaction that left its mempool without a block."""
