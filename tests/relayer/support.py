@@ -304,7 +304,7 @@ class FakeChainApi:
         self.asked.append(name)
         nonce, balance = self.accounts.get(name, self.default)
         answer: dict[str, object] = {"address": name, "nonce": nonce, "balance": str(balance)}
-        if name in self.guardians:
+        if name in self.guardians and request.query.get("withGuardianInfo") == "true":  # as the public API has it
             answer["isGuarded"] = bool(self.guardians[name])
             if self.guardians[name]:
                 answer["activeGuardianAddress"] = address.encode(self.guardians[name])

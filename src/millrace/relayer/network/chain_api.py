@@ -174,7 +174,8 @@ class ChainApi:
 
     async def account(self, pubkey: bytes) -> ChainAccount:
         """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
-        status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
+        # Who guards it the public API tells only to those who want to know.
+        status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}?withGuardianInfo=true")
         if status == 404:
             if any(words in body for words in NO_ROUTE):
                 raise ChainApiError(f"there is no chain API at {self._base_url}: it knows no /accounts")
