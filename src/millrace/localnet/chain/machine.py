@@ -238,7 +238,7 @@ class Chain:
             return self.shard_of(pubkey) == shard
 
         state = markets.install(self.market, ledger, is_local) if shard == self.home else State(ledger, {}, is_local)
-        state.trie_depth = settings.trie_depth
+        state.trie_depth, state.guardian_epochs = settings.trie_depth, settings.guardian_epochs
         mempool = Mempool(self.network.gas, settings.max_mempool, settings.max_mempool_per_sender)
         market = self.market if shard == self.home else None
         return Shard(shard, self.network, state, mempool, settings, market)

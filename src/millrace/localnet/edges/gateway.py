@@ -208,10 +208,18 @@ class Gateway:
 
     async def _guardian(self, request: web.Request) -> web.Response:
         pubkey = address_in(request)
-        guardian = self._chain.account(pubkey).guardian
-        data: dict[str, Any] = {"guarded": bool(guardian)}
-        if guardian:
-            data["activeGuardian"] = {"address": address.encode(guardian), "activationEpoch": 0, "serviceUID": ""}
+        guarding, epoch = self._chain.account(pubkey).guarding, self._chain.ledger_of(pubkey).epoch
+        data: dict[str, Any] = {"guarded": guarding.on}
+        for name, guardian in (
+            ("activeGuardian", guarding.active(epoch)),
+            ("pendingGuardian", guarding.pending(epoch)),
+        ):
+            if guardian is not None:
+                data[name] = {
+                    "activationEpoch": guardian.epoch,
+                    "address": address.encode(guardian.address),
+                    "serviceUID": guardian.service.decode("utf-8", "replace"),
+                }
         return gateway({"guardianData": data, "blockInfo": self._as_of(pubkey)})
 
     async def _tokens(self, request: web.Request) -> web.Response:

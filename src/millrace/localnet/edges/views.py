@@ -14,6 +14,7 @@ from millrace.chain.transaction import Transaction, client_hash, to_json
 from millrace.localnet.chain.content import Log, Result
 from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
+from millrace.localnet.contracts.guardians import Guarding
 
 
 def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
@@ -53,6 +54,19 @@ def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
         body["pendingResults"] = True
     if record.status == "fail":
         body["reason"] = record.reason
+    return body
+
+
+def guardians_view(guarding: Guarding, epoch: int) -> dict[str, Any]:
+    """Who guards an account, as the chain API tells those who ask."""
+    body: dict[str, Any] = {"isGuarded": guarding.on}
+    for name, guardian in (("active", guarding.active(epoch)), ("pending", guarding.pending(epoch))):
+        if guardian is not None:
+            body |= {
+                f"{name}GuardianActivationEpoch": guardian.epoch,
+                f"{name}GuardianAddress": address.encode(guardian.address),
+                f"{name}GuardianServiceUid": guardian.service.decode("utf-8", "replace"),
+            }
     return body
 
 
