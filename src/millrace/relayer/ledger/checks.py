@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace.chain import address
 from millrace.chain.call import names_guardian
 from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.accounts import Account
@@ -45,4 +46,5 @@ def check_guardian(tx: Transaction, account: Account, origin: Origin) -> None:
         raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
     if not origin.is_sponsored and names_guardian(tx):
         return
-    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
+    ours = f"set guardian to {address.encode(account.guardian)} and options to 2, and let it sign"
+    raise Refused(reasons.INVALID_GUARDIAN.but(f"the account is guarded: {ours}"))
