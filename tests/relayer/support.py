@@ -259,6 +259,8 @@ class FakeChainApi:
         self.accounts: dict[str, tuple[int, int]] = {}
         self.default = (0, 10**18)
         self.guardians: dict[str, bytes] = {}
+        self.pending: dict[str, bytes] = {}
+        """Guardians that do not count yet."""
         """Active guardians; an account that is not here is not spoken of."""
         self.asked: list[str] = []
         self.submitted: list[dict[str, Any]] = []
@@ -308,6 +310,8 @@ class FakeChainApi:
             answer["isGuarded"] = bool(self.guardians[name])
             if self.guardians[name]:
                 answer["activeGuardianAddress"] = address.encode(self.guardians[name])
+            if name in self.pending:
+                answer["pendingGuardianAddress"] = address.encode(self.pending[name])
         return http.json_response(answer)
 
     async def _address(self, request: web.Request) -> web.Response:

@@ -376,6 +376,20 @@ async def test_row_11_who_lost_his_guardian_names_another_one(world: Any) -> Non
     assert await submit(world, asked, kind="broadcast") == ["ok"]
 
 
+async def test_row_11_a_pending_guardian_is_not_replaced(world: Any) -> None:
+    """On a guarded account nodes take no other guardian while one is pending, so it is not broadcast either."""
+    await start(world)
+    name = address.encode(ALICE.public)
+    world.api.guardians[name], world.api.pending[name] = GUARDIAN.public, wallet(0, 31).public
+    data = call.encode("SetGuardian", wallet(0, 32).public, b"service")
+    asked = transfer(ALICE, relayed=False, receiver=ALICE.public, data=data, gas_limit=300_000)
+    assert await submit(world, asked, kind="broadcast") == ["invalid guardian"]
+    del world.api.pending[name]
+    now = time.monotonic()
+    world.service.accounts._clock = lambda: now + 1.0
+    assert await submit(world, asked, kind="broadcast") == ["ok"]
+
+
 async def test_row_11_a_guardian_set_meanwhile_is_heard_of(world: Any) -> None:
     """Before a guardian is called wrong the chain is asked again; where it says nothing, nothing is refused for it."""
     await start(world)

@@ -61,7 +61,7 @@ async def test_an_account_the_chain_does_not_know(answering: tuple[ChainApi, Ser
     """404 is an account with nothing, unless it speaks of the path: then nothing is known of any account."""
     api, serve = answering
     serve(404, '{"statusCode":404,"message":"Account not found","error":"Not Found"}')
-    assert await api.account(ALICE.public) == (0, 0, b"")
+    assert await api.account(ALICE.public) == (0, 0, b"", False)
     for path in (
         '{"statusCode":404,"message":"Cannot GET /v2/accounts/erd1","error":"Not Found"}',
         "404 page not found",

@@ -41,6 +41,8 @@ class ChainAccount(NamedTuple):
     balance: int
     guardian: bytes | None = None
     """The active guardian's public key, empty without one; `None` when the API does not say."""
+    pending: bool = False
+    """Whether another guardian will be the active one with an epoch to come."""
 
 
 class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,6 +50,7 @@ class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
     balance: str
     is_guarded: bool | None = None
     active_guardian_address: str | None = None
+    pending_guardian_address: str | None = None
 
     def guardian(self) -> bytes | None:
         if self.is_guarded is False:
@@ -184,7 +187,8 @@ class ChainApi:
             account = msgspec.json.decode(body, type=_AccountJson)
             if not (account.balance.isascii() and account.balance.isdigit()):
                 raise ValueError(account.balance)
-            return ChainAccount(account.nonce, int(account.balance), account.guardian())
+            pending = bool(account.pending_guardian_address)
+            return ChainAccount(account.nonce, int(account.balance), account.guardian(), pending)
         except (ValueError, RecursionError):
             raise ChainApiError("the chain API answered something that is no account") from None
 
