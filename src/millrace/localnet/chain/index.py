@@ -23,6 +23,8 @@ class Record(msgspec.Struct):
     outcome: str = ""
     """`success`, `fail` or `dropped`; empty while it is on its way."""
     reason: str = ""
+    invalid: bool = False
+    """Its block refused it: the fee is gone, nothing else happened."""
     outcome_block: Block | None = None
     """The block whose header told the outcome."""
     gas_used: int = 0
@@ -111,7 +113,7 @@ class TransactionIndex:
                 continue
             if record.source is None:
                 record.source = block
-            record.destination = block
+            record.destination, record.invalid = block, bool(entry.invalid)
             record.fee += entry.fee.fee
             record.gas_used = max(record.gas_used, entry.fee.gas_used)
             if entry.hash in block.content.logs:

@@ -86,8 +86,7 @@ def gateway_status(record: Record) -> str:
 def gateway_transaction_view(chain: Chain, record: Record, *, results: bool) -> dict[str, Any]:
     """A transaction as a gateway's `GET /transaction/{hash}` tells it: a call that failed is a `success` there."""
     tx, status = record.tx, gateway_status(record)
-    invalid = record.source is not None and bool(record.source.content.entries[record.hash].invalid)
-    kind = "invalid" if invalid and status == "fail" else "normal"
+    kind = "invalid" if record.invalid and status == "fail" else "normal"
     body: dict[str, Any] = msgspec.to_builtins(to_json(tx))
     relayer = body.pop("relayer", None)
     body |= {
