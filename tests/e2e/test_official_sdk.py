@@ -1,10 +1,17 @@
-"""The official Python SDK against the whole running system: guarded accounts, and swaps told by the SDK's hash."""
+"""The official SDKs against the whole running system: guarded accounts, swaps told by an SDK's hash, the page's code.
+
+The JavaScript one is marked `foreign`: see `tests/javascript.py`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
+import json
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -13,6 +20,7 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
+from javascript import sdk_folder
 from millrace.system.demo import start
 from millrace.system.local_chain import LocalChain
 from millrace.system.plan import Plan, Ports
@@ -20,6 +28,7 @@ from millrace.system.processes import Processes
 from millrace.system.story import Story
 from waiting import until
 
+PAGE = Path(__file__).parents[2] / "docs" / "relayer.md"
 DEADLINE = 60.0
 EPOCH = 8
 """Rounds: guardians count from the next one on."""
@@ -105,6 +114,43 @@ class User:
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=DEADLINE)) as session:
         yield session
+
+
+async def test_the_pages_transfer(plan: Plan, http: aiohttp.ClientSession, capsys: pytest.CaptureFixture[str]) -> None:
+    """The Python of the relayer's page runs as it stands there."""
+    user, receiver = User(plan, http), User(plan, http)
+    await user.is_given("EGLD", 5)
+    where = {"CHAIN_API": plan.chain_url, "CHAIN_ID": "local", "RELAYER": user.relayer_url}
+    await asyncio.to_thread(exec, _of_the_page("python"), where | {"me": user.account, "receiver": receiver.address})
+    assert capsys.readouterr().out == "success\n"
+    assert (await user.has("EGLD"), await receiver.has("EGLD")) == (0, 5)
+
+
+@pytest.mark.foreign
+async def test_the_pages_transfer_in_javascript(plan: Plan, http: aiohttp.ClientSession) -> None:
+    """The JavaScript of the relayer's page runs as it stands there."""
+    user, receiver = User(plan, http), User(plan, http)
+    await user.is_given("EGLD", 5)
+    where = {"CHAIN_API": plan.chain_url, "CHAIN_ID": "local", "RELAYER": user.relayer_url}
+    names = "".join(f"const {name} = {json.dumps(value)};\n" for name, value in where.items())
+    people = f"""
+import {{ Account, UserSecretKey }} from "@multiversx/sdk-core";
+const me = new Account(UserSecretKey.fromString("{user.account.secret_key.hex()}"));
+const receiver = Address.newFromBech32("{receiver.name}");
+"""
+    process = await asyncio.create_subprocess_exec(
+        *("node", "--input-type=module", "-e", names + people + _of_the_page("js")),
+        cwd=sdk_folder(),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    printed, _ = await process.communicate()
+    assert printed.decode().splitlines()[-1] == "success"
+    assert (await user.has("EGLD"), await receiver.has("EGLD")) == (0, 5)
+
+
+def _of_the_page(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return str(found)
 
 
 async def test_a_guarded_account(plan: Plan, http: aiohttp.ClientSession) -> None:

@@ -29,6 +29,8 @@ from millrace.runtime.http import json_response, make_app
 
 MAX_PAGE = 1000
 """Entries of a list in one answer."""
+MAX_TRANSACTIONS = 100
+"""The same of transactions, each of which is some hundred times an entry's work."""
 
 _FAUCET_SECONDS = 10.0
 """How long a faucet request waits until its receiver has what it asked for."""
@@ -105,7 +107,7 @@ class Api:
 
     async def _transactions(self, request: web.Request) -> web.Response:
         """What an account sent or was sent, newest first."""
-        pubkey, page = address_in(request), _page(request)
+        pubkey, page = address_in(request), _page(request, MAX_TRANSACTIONS)
         records = self._chain.index.newest(lambda tx: pubkey in (tx.sender, tx.receiver))
         return json_response([transaction_view(self._chain, record) for record in islice(records, *page)])
 
@@ -140,7 +142,9 @@ class Api:
 
     async def _tokens(self, request: web.Request) -> web.Response:
         held = self._chain.account(address_in(request)).tokens
-        return json_response([self._holding(token, held[token]) for token in islice(sorted(held), *_page(request))])
+        return json_response(
+            [self._holding(token, held[token]) for token in islice(sorted(held), *_page(request, MAX_PAGE))]
+        )
 
     async def _token_of_account(self, request: web.Request) -> web.Response:
         held, token = self._chain.account(address_in(request)).tokens, request.match_info["token"]
@@ -204,13 +208,13 @@ class Api:
             raise ApiError(404 if error.unknown else 400, str(error)) from None
 
 
-def _page(request: web.Request) -> tuple[int, int]:
+def _page(request: web.Request, most: int) -> tuple[int, int]:
     """The places of a list that a request asks for with `from` and `size`. Raises `ApiError`."""
-    asked = [request.query.get("from", "0"), request.query.get("size", str(MAX_PAGE))]
+    asked = [request.query.get("from", "0"), request.query.get("size", str(most))]
     if not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in asked):
         raise ApiError(400, "from and size: numbers")
     first, size = (int(text) for text in asked)
-    return first, first + min(size, MAX_PAGE)
+    return first, first + min(size, most)
 
 
 def _set(future: asyncio.Future[bool], value: bool) -> None:
