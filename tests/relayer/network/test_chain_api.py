@@ -188,3 +188,13 @@ async def test_the_length_of_a_round(answering: tuple[ChainApi, Serve]) -> None:
         serve(status, text)
         with pytest.raises(ChainApiError):
             await api.round_ms()
+
+
+async def test_an_account_whose_guardian_is_not_told(answering: tuple[ChainApi, Serve]) -> None:
+    """That an account is guarded, and not by whom, is no answer: what it sends could be checked against nobody."""
+    api, serve = answering
+    serve(200, '{"nonce":7,"balance":"5","isGuarded":true}')
+    with pytest.raises(NotToldError, match="guard"):
+        await api.account(ALICE.public)
+    serve(200, '{"nonce":7,"balance":"5"}')
+    assert (await api.account(ALICE.public)).guardian is None, "an API that knows of no guardians"

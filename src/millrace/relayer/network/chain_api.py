@@ -53,11 +53,11 @@ class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
     pending_guardian_address: str | None = None
 
     def guardian(self) -> bytes | None:
-        if self.is_guarded is False:
-            return b""
-        return (
-            address.decode(self.active_guardian_address) if self.is_guarded and self.active_guardian_address else None
-        )
+        if not self.is_guarded:
+            return None if self.is_guarded is None else b""
+        if not self.active_guardian_address:  # it asks a node, which did not answer
+            raise NotToldError("the chain API does not say who guards the account")
+        return address.decode(self.active_guardian_address)
 
 
 class ChainBalance(NamedTuple):
