@@ -151,6 +151,21 @@ async def test_what_an_account_sent(url: str) -> None:
     assert [entry.hash for entry in await user.ask(user.provider.get_transactions, user.address, page)] == hashes[:1]
 
 
+@pytest.mark.parametrize("kind", PROVIDERS)
+async def test_what_blocks_there_are(url: str, kind: str) -> None:
+    """The newest block is read by either provider, found again by its hash, and follows the one before it."""
+    user = User(url, kind)
+    await user.is_given("EGLD", 1)
+    newest = await user.ask(user.provider.get_latest_block)
+    of_shard = (newest.shard,) if kind == "proxy" else ()
+    again = await user.ask(user.provider.get_block, *of_shard, newest.hash)
+    assert (again.nonce, again.hash, again.round) == (newest.nonce, newest.hash, newest.round)
+    before = await user.ask(user.provider.get_block, *of_shard, newest.previous_hash)
+    assert (before.nonce, before.shard) == (newest.nonce - 1, newest.shard)
+    with pytest.raises(sdk.NetworkProviderError, match="block not found"):
+        await user.ask(user.provider.get_block, *of_shard, bytes(32))
+
+
 @pytest.mark.foreign
 async def test_the_javascript_providers(url: str) -> None:
     """The JavaScript SDK's providers read accounts and tokens, and see how a call and a refused transfer end."""

@@ -7,7 +7,7 @@ only what the metachain named: taking back what is not final never touches anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -111,6 +111,10 @@ class Chain:
             return self.block_nonce(METACHAIN)
         executed = self.shards[shard].last_executed
         return executed.nonce if executed is not None else 0
+
+    def blocks_of(self, shard: int) -> Sequence[Block]:
+        """The blocks of a shard, or of the metachain, that are kept whole, oldest first."""
+        return self._metachain.blocks if shard == METACHAIN else self.shards[shard].blocks
 
     def newest_final(self, shard: int) -> Block | None:
         """The newest final block of a shard, or of the metachain, whose blocks all are."""

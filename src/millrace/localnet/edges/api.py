@@ -23,7 +23,7 @@ from millrace.localnet.chain.machine import Chain
 from millrace.localnet.edges.answers import ApiError, address_in, errors, posted, record_in
 from millrace.localnet.edges.control import Control, ControlError
 from millrace.localnet.edges.gateway import Gateway, ask
-from millrace.localnet.edges.views import guardians_view, transaction_view
+from millrace.localnet.edges.views import block_view, guardians_view, transaction_view
 from millrace.localnet.market.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
@@ -61,6 +61,8 @@ class Api:
         app.router.add_get("/gossip", self._gossip)
         app.router.add_get("/transactions/{hash}", errors(self._transaction))
         app.router.add_post("/transactions", errors(self._submit))
+        app.router.add_get("/blocks/latest", errors(self._latest_block))
+        app.router.add_get("/blocks/{hash}", errors(self._block))
         app.router.add_get("/accounts/{address}", errors(self._account))
         app.router.add_get("/accounts/{address}/tokens", errors(self._tokens))
         app.router.add_get("/accounts/{address}/tokens/{token}", errors(self._token_of_account))
@@ -110,6 +112,20 @@ class Api:
         pubkey, page = address_in(request), _page(request, MAX_TRANSACTIONS)
         records = self._chain.index.newest(lambda tx: pubkey in (tx.sender, tx.receiver))
         return json_response([transaction_view(self._chain, record) for record in islice(records, *page)])
+
+    async def _latest_block(self, _: web.Request) -> web.Response:
+        """The metachain's newest block, which is final."""
+        head = self._chain.head(METACHAIN)
+        if head is None:
+            raise ApiError(404, "block not found")
+        return json_response(block_view(head))
+
+    async def _block(self, request: web.Request) -> web.Response:
+        for shard in (METACHAIN, *self._chain.shards):
+            for block in self._chain.blocks_of(shard):
+                if block.hash.hex() == request.match_info["hash"]:
+                    return json_response(block_view(block))
+        raise ApiError(404, "block not found")
 
     async def _submit(self, request: web.Request) -> web.Response:
         tx = await posted(request)

@@ -29,7 +29,7 @@ from millrace.localnet.edges.answers import (
     record_in,
     transaction_of,
 )
-from millrace.localnet.edges.views import gateway_status, gateway_transaction_view
+from millrace.localnet.edges.views import block_view, gateway_status, gateway_transaction_view
 
 MAX_SENT = 100
 """Transactions in one `send-multiple`: each costs up to three checks of signatures while the chain stands still."""
@@ -73,6 +73,8 @@ class Gateway:
         router.add_get("/network/enable-epochs-v2", self._enable_epochs_by_name)
         router.add_get("/network/enable-rounds", self._enable_rounds)
         router.add_get("/network/status/{shard}", errors(self._status))
+        router.add_get("/block/{shard}/by-nonce/{nonce}", errors(self._block))
+        router.add_get("/block/{shard}/by-hash/{hash}", errors(self._block))
         router.add_get("/transaction/pool/{address}/virtual-nonce", errors(self._virtual_nonce))
         router.add_post("/transaction/send", errors(self._send))
         router.add_post("/transaction/send-multiple", errors(self._send_multiple))
@@ -123,10 +125,7 @@ class Gateway:
 
     async def _status(self, request: web.Request) -> web.Response:
         """The newest block of a shard."""
-        text = request.match_info["shard"]
-        shard = int(text) if text.isdecimal() and len(text) < 11 else -1
-        if shard != METACHAIN and shard not in self._chain.shards:
-            raise ApiError(404, f"there is no shard {text[:20]}")
+        shard = self._shard_in(request)
         head, final = self._chain.head(shard), self._chain.newest_final(shard)
         stamp = head.timestamp_ms if head is not None else self._chain.genesis_ms
         status = {
@@ -145,6 +144,21 @@ class Gateway:
                 "erd_last_executed_nonce": self._chain.executed_nonce(shard),
             }
         return gateway({"status": status})
+
+    def _shard_in(self, request: web.Request) -> int:
+        text = request.match_info["shard"]
+        shard = int(text) if text.isdecimal() and len(text) < 11 else -1
+        if shard != METACHAIN and shard not in self._chain.shards:
+            raise ApiError(404, f"there is no shard {text[:20]}")
+        return shard
+
+    async def _block(self, request: web.Request) -> web.Response:
+        """A block by its nonce or its hash."""
+        wanted = (request.match_info.get("nonce"), request.match_info.get("hash"))
+        for block in reversed(self._chain.blocks_of(self._shard_in(request))):
+            if str(block.nonce) == wanted[0] or block.hash.hex() == wanted[1]:
+                return gateway({"block": block_view(block)})
+        raise ApiError(404, "block not found")
 
     # Transactions
 

@@ -10,7 +10,10 @@ import msgspec
 
 from millrace.chain import address, fees
 from millrace.chain import call as calls
+from millrace.chain.headers import read_header
+from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, client_hash, to_json
+from millrace.localnet.chain.block import Block
 from millrace.localnet.chain.content import Log, Result
 from millrace.localnet.chain.index import Record
 from millrace.localnet.chain.machine import Chain
@@ -55,6 +58,24 @@ def transaction_view(chain: Chain, record: Record) -> dict[str, Any]:
     if record.status == "fail":
         body["reason"] = record.reason
     return body
+
+
+def block_view(block: Block) -> dict[str, Any]:
+    """A block that is kept whole, in the words of the chain API and of a gateway alike."""
+    data = pb.BlockData(headerBytes=block.header, headerType=block.header_type, headerHash=block.hash)
+    header = read_header(data)
+    previous = header.prev_hash.hex() if header is not None else ""
+    return {
+        "shard": block.shard,
+        "nonce": block.nonce,
+        "round": block.round,
+        "epoch": block.epoch,
+        "hash": block.hash.hex(),
+        "prevHash": previous,
+        "prevBlockHash": previous,
+        "timestamp": block.timestamp_ms // 1000,
+        "timestampMs": block.timestamp_ms,
+    }
 
 
 def guardians_view(guarding: Guarding, epoch: int) -> dict[str, Any]:
