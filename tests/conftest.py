@@ -35,6 +35,7 @@ LONGEST = (
     "relayer/test_data_dir.py",
     "relayer/blocks/test_later_model.py",
     "e2e/test_client_swap.py",
+    "e2e/test_official_sdk.py",
     "relayer/test_outage.py",
     "notifier/brokers/test_streams.py",
 )

@@ -136,7 +136,7 @@ class World:
     def picture(self) -> object:
         """All of the state, to compare."""
         accounts = {
-            pubkey: (account.nonce, account.balance, dict(account.tokens), account.guardian)
+            pubkey: (account.nonce, account.balance, dict(account.tokens), account.guarding)
             for pubkey, account in self.ledger.accounts.items()
         }
         return accounts, dict(self.ledger.pools)

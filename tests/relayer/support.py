@@ -259,6 +259,8 @@ class FakeChainApi:
         self.accounts: dict[str, tuple[int, int]] = {}
         self.default = (0, 10**18)
         self.guardians: dict[str, bytes] = {}
+        self.pending: dict[str, bytes] = {}
+        """Guardians that do not count yet."""
         """Active guardians; an account that is not here is not spoken of."""
         self.asked: list[str] = []
         self.submitted: list[dict[str, Any]] = []
@@ -304,10 +306,12 @@ class FakeChainApi:
         self.asked.append(name)
         nonce, balance = self.accounts.get(name, self.default)
         answer: dict[str, object] = {"address": name, "nonce": nonce, "balance": str(balance)}
-        if name in self.guardians:
+        if name in self.guardians and request.query.get("withGuardianInfo") == "true":  # as the public API has it
             answer["isGuarded"] = bool(self.guardians[name])
             if self.guardians[name]:
                 answer["activeGuardianAddress"] = address.encode(self.guardians[name])
+            if name in self.pending:
+                answer["pendingGuardianAddress"] = address.encode(self.pending[name])
         return http.json_response(answer)
 
     async def _address(self, request: web.Request) -> web.Response:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ import pytest
 from multiversx_sdk import Address, Transaction, TransactionComputer, UserSecretKey
 from relayer_support import Chain, connected, start, wallet
 
+from javascript import sdk_folder
 from millrace.chain import address, call
 
 HERE = Path(__file__).parent
@@ -98,16 +96,7 @@ class JavaScript:
 @pytest.fixture(scope="module")
 def javascript() -> JavaScript:
     """The SDK, installed the first time."""
-    place, program = os.environ.get("MILLRACE_JS_PREFIX"), HERE.parent / "foreign" / "sdk"
-    if not place or shutil.which("npm") is None:
-        pytest.skip("set MILLRACE_JS_PREFIX to a directory for the JavaScript packages, with Node and npm installed")
-    folder = Path(place) / "sdk"
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "sdk.mjs"):
-        shutil.copy(program / name, folder)
-    if not (folder / "node_modules").exists():
-        subprocess.run(["npm", "install", "--no-audit", "--no-fund"], cwd=folder, check=True)
-    return JavaScript(folder)
+    return JavaScript(sdk_folder())
 
 
 @pytest.mark.foreign

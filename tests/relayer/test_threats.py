@@ -33,9 +33,10 @@ from relayer_support import (
 from millrace.chain import address, call
 from millrace.chain.keys import KeyPair
 from millrace.chain.transaction import GUARDED, Transaction, chain_hash, signing_message
+from millrace.relayer.ledger.checks import check_guardian
 from millrace.relayer.metrics import make_registry
 from millrace.relayer.protocol import reasons
-from millrace.relayer.protocol.reasons import Reason
+from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.rules.policy import Budget, Policy, loads
 from millrace.relayer.rules.slices import PART
 from millrace.relayer.rules.stages import Origin
@@ -362,6 +363,9 @@ async def test_row_11_guardians_are_those_of_the_account(world: Any) -> None:
     """What nodes would never execute for want of the right guardian is not signed: it would be at risk for ever."""
     await start(world)
     world.api.guardians[address.encode(ALICE.public)] = GUARDIAN.public
+    with pytest.raises(Refused) as refusal:
+        check_guardian(transfer(ALICE), await world.service.accounts.know(ALICE.public), Origin("sign", ""))
+    assert address.encode(GUARDIAN.public) in (refusal.value.reason.detail or ""), "who it is"
     assert await submit(world, transfer(ALICE), kind="sign") == ["invalid guardian"]
     assert await submit(world, guarded(), kind="sign") == ["ok"]
     world.api.guardians[address.encode(wallet(1, 1).public)] = wallet(0, 31).public
@@ -383,6 +387,20 @@ async def test_row_11_who_lost_his_guardian_names_another_one(world: Any) -> Non
     other = sign(asked, ALICE, data=b"GuardAccount")
     assert await submit(world, other, kind="broadcast") == ["invalid guardian"]
     assert await submit(world, sign(asked, ALICE, relayer=RELAYERS[1].public)) == ["invalid guardian"]
+    assert await submit(world, asked, kind="broadcast") == ["ok"]
+
+
+async def test_row_11_a_pending_guardian_is_not_replaced(world: Any) -> None:
+    """On a guarded account nodes take no other guardian while one is pending, so it is not broadcast either."""
+    await start(world)
+    name = address.encode(ALICE.public)
+    world.api.guardians[name], world.api.pending[name] = GUARDIAN.public, wallet(0, 31).public
+    data = call.encode("SetGuardian", wallet(0, 32).public, b"service")
+    asked = transfer(ALICE, relayed=False, receiver=ALICE.public, data=data, gas_limit=300_000)
+    assert await submit(world, asked, kind="broadcast") == ["invalid guardian"]
+    del world.api.pending[name]
+    now = time.monotonic()
+    world.service.accounts._clock = lambda: now + 1.0
     assert await submit(world, asked, kind="broadcast") == ["ok"]
 
 

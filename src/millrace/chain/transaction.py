@@ -251,7 +251,7 @@ def from_json(obj: TransactionJson) -> Transaction:
     whoever verifies will miss it.
     """
     if not _VALUE.fullmatch(obj.value):
-        raise TransactionError("value", f"a decimal integer of at most {MAX_VALUE_DIGITS} digits")
+        raise TransactionError("value", f"smallest units, as 1 to {MAX_VALUE_DIGITS} digits without leading zeros")
     tx = Transaction(  # in order: names cost as much as the values
         obj.nonce,
         int(obj.value),

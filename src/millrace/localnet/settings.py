@@ -49,6 +49,8 @@ class LocalnetSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Whether a block final in its own round is announced as final before it is announced at all, as live nodes do."""
     rounds_per_epoch: Count = 1200
     """Rounds after which an epoch begins."""
+    guardian_epochs: Count = 1
+    """Epochs from `SetGuardian` until that guardian counts, unless the one before it signs; on mainnet 20."""
 
     supernova_epoch: Annotated[int, Meta(ge=0)] = 0
     """Epoch of the change to blocks that are proposed first and executed later; 0: from the first block on."""

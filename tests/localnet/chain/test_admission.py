@@ -8,9 +8,11 @@ import msgspec
 import pytest
 
 from millrace.chain.address import encode
+from millrace.chain.keys import KeyPair
 from millrace.chain.token import NATIVE
 from millrace.chain.transaction import GUARDED, HASH_SIGNED, signing_message
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.contracts.guardians import Guardian, Guarding
 
 EGLD = 10**18
 
@@ -84,7 +86,7 @@ def test_the_first_rule_that_is_broken_is_told(bench: Any, wallet: Any) -> None:
     fields["nonce"] = 0
     assert f"insufficient funds, for address: {encode(relayer.public)}" in told()
     fields["gas_price"] = 10**9
-    ledger.set_guardian(key.public, wallet(1).public)
+    ledger.set_guarding(key.public, guarded_by(wallet(1)))
     assert "not executable" in told()
 
 
@@ -148,10 +150,15 @@ def test_an_unknown_sender_needs_a_relayer(bench: Any, wallet: Any) -> None:
     assert bench.status(tx_hash)[0] == "success" and bench.chain.account(key.public).nonce == 1
 
 
+def guarded_by(key: KeyPair) -> Guarding:
+    """An account's guardian, who counts."""
+    return Guarding((Guardian(key.public, 0, b"tests"),), on=True)
+
+
 def test_guarded_accounts_need_their_guardian(funded: Any, wallet: Any) -> None:
     """Only the active guardian's signature makes a guarded account's transaction acceptable."""
     key, guardian, other = wallet(0), wallet(1, 1), wallet(1, 2)
-    funded.chain.ledger_of(key.public).set_guardian(key.public, guardian.public)
+    funded.chain.ledger_of(key.public).set_guarding(key.public, guarded_by(guardian))
     with pytest.raises(Refused, match="not executable"):
         funded.chain.submit(funded.tx(key, key.public))
     for signer, accepted in ((other, False), (guardian, True)):
@@ -172,7 +179,7 @@ def test_a_guarded_relayer_pays_for_nobody(funded: Any, wallet: Any) -> None:
     """A relayer whose account is guarded is refused at admission, and at execution if it was guarded meanwhile."""
     relayer = funded.relayers[0]
     waiting = funded.chain.submit(funded.tx(wallet(0), wallet(0, 1).public, 1, relayed=True))
-    funded.chain.ledger_of(relayer.public).set_guardian(relayer.public, wallet(1).public)
+    funded.chain.ledger_of(relayer.public).set_guarding(relayer.public, guarded_by(wallet(1)))
     with pytest.raises(Refused, match="guarded relayer not allowed"):
         funded.chain.submit(funded.tx(wallet(0), wallet(0, 1).public, 1, relayed=True, nonce=1))
     funded.rounds(funded.here)

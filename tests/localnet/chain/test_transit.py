@@ -13,10 +13,11 @@ from millrace.chain.call import TokenPayment, esdt_transfer, multi_transfer
 from millrace.chain.token import NATIVE
 from millrace.dex.aggregator_contract import ALL, EGLD_INDEX, Action, Program, encode_arguments, swap, tx_data
 from millrace.localnet.chain.admission import Refused
+from millrace.localnet.chain.shard import KEPT_FINAL
 from millrace.localnet.contracts.calls import ContractCall
 from millrace.localnet.contracts.execution import execute_call
 from millrace.localnet.contracts.frame import Contract, Frame
-from millrace.localnet.edges.views import transaction_view
+from millrace.localnet.edges.views import gateway_transaction_view, transaction_view
 from millrace.localnet.market.market import WRAPPED
 
 EGLD = 10**18
@@ -213,3 +214,20 @@ def test_signatures_are_checked_before_the_relayers_shard(bench: Any, wallet: An
     unknown = wallet(2, 5)
     with pytest.raises(Refused, match="insufficient funds"):
         bench.chain.submit(bench.tx(unknown, key.public, 1, relayed=True))
+
+
+def test_a_gateway_tells_old_transactions_as_it_told_them(bench: Any, wallet: Any) -> None:
+    """What a block did is told in a node's words also when the block's body is forgotten."""
+    bench.give(wallet(0))
+    good = bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 1))
+    bench.rounds(bench.here)
+    broke = bench.chain.submit(bench.tx(wallet(0), wallet(0, 1).public, 10**25))
+    bench.rounds(bench.here)
+    told = [_told_by_gateway(bench, tx_hash) for tx_hash in (good, broke)]
+    assert [(item["type"], item["status"]) for item in told] == [("normal", "success"), ("invalid", "invalid")]
+    bench.rounds(KEPT_FINAL + 10)
+    assert [_told_by_gateway(bench, tx_hash) for tx_hash in (good, broke)] == told
+
+
+def _told_by_gateway(bench: Any, tx_hash: bytes) -> dict[str, Any]:
+    return gateway_transaction_view(bench.chain, bench.chain.index.find(tx_hash), results=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from millrace.dex.constant_product import JexPool
+from millrace.localnet.contracts.guardians import NOBODY, Guardian, Guarding
 from millrace.localnet.contracts.ledger import NONCE, InsufficientFunds, Ledger, LedgerError, TooManyAccounts
 
 ACCOUNTS = st.sampled_from([bytes([n]) * 32 for n in range(1, 5)])
@@ -29,7 +30,7 @@ def pool(number: int, reserve: int) -> JexPool:
 
 def picture(ledger: Ledger) -> Any:
     accounts = {
-        key: (account.nonce, account.balance, dict(account.tokens), account.guardian)
+        key: (account.nonce, account.balance, dict(account.tokens), account.guarding)
         for key, account in ledger.accounts.items()
     }
     stored = {key: ledger.load(b"c", key) for key in ("x", "y")}
@@ -65,8 +66,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(who=ACCOUNTS, nonce=AMOUNTS)
     def nonce(self, who: bytes, nonce: int) -> None:
         self.ledger.set_nonce(who, nonce)
-        self.ledger.set_guardian(who, bytes([nonce]) * 32)
-        assert (self.ledger.account(who).nonce, self.ledger.account(who).guardian[0]) == (nonce, nonce)
+        guarding = Guarding((Guardian(who, nonce, b""),))
+        self.ledger.set_guarding(who, guarding)
+        assert (self.ledger.account(who).nonce, self.ledger.account(who).guarding) == (nonce, guarding)
 
     @rule(number=st.integers(0, 2), reserve=AMOUNTS)
     def put_pool(self, number: int, reserve: int) -> None:
@@ -104,9 +106,9 @@ class LedgerMachine(RuleBasedStateMachine):
         for name, (accounts, _, _) in self.open.items():
             touched = self.ledger.touched(name)
             for who, account in self.ledger.accounts.items():
-                nonce, balance, tokens, guardian = accounts.get(who, (0, 0, {}, b""))
+                nonce, balance, tokens, guarding = accounts.get(who, (0, 0, {}, NOBODY))
                 changed = touched.get(who, set())
-                assert (NONCE in changed) or (account.nonce, account.guardian) == (nonce, guardian)
+                assert (NONCE in changed) or (account.nonce, account.guarding) == (nonce, guarding)
                 assert ("EGLD" in changed) or account.balance == balance
                 for token in {*tokens, *account.tokens} - changed:
                     assert tokens.get(token) == account.tokens.get(token)

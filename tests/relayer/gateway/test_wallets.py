@@ -110,6 +110,7 @@ async def test_relayers_say_who_cannot_pay(world: Any) -> None:
     }  # fmt: skip
 
 
+GUARDIAN = wallet(0, 30)
 WISH = {"sender": address.encode(ALICE.public), "receiver": address.encode(BOB)}
 DATA = base64.b64encode(b"12345678").decode()
 FILLED: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -117,6 +118,8 @@ FILLED: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"data": DATA}, {"gasLimit": 112_000, "data": DATA}),
     ({"gasLimit": 60_000}, {"gasLimit": 110_000}),
     ({"gasLimit": 110_000, "relayer": address.encode(RELAYERS[1].public)}, {"gasLimit": 110_000}),
+    ({"guardian": address.encode(GUARDIAN.public)}, {"gasLimit": 150_000, "options": 2}),
+    ({"guardian": address.encode(GUARDIAN.public), "options": 1}, {"gasLimit": 150_000, "options": 3}),
     ({"nonce": 3, "gasPrice": 2 * 10**9}, {"nonce": 3, "gasPrice": 2 * 10**9}),
 ]
 
@@ -131,7 +134,10 @@ async def test_prepare_fills_in_what_a_wallet_leaves_out(
     prepared = await post(world, "/v1/prepare", {"transaction": WISH | known})
     assert prepared["transaction"].items() >= filled.items() and prepared["extraGas"] == 50_000
     tx = from_json(msgspec.convert(prepared["transaction"], TransactionJson))
-    assert await submit(world, msgspec.structs.replace(tx, signature=ALICE.sign(signing_message(tx)))) == ["ok"]
+    signed = {"signature": ALICE.sign(signing_message(tx))}
+    if tx.guardian:
+        signed["guardian_signature"] = GUARDIAN.sign(signing_message(tx))
+    assert await submit(world, msgspec.structs.replace(tx, **signed)) == ["ok"]
     assert str(entry_of(world, tx).fee) == prepared["maxFee"]
     again = await post(world, "/v1/prepare", {"transaction": WISH})
     assert again["transaction"]["nonce"] == 4, "behind what is in flight"

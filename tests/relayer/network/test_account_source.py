@@ -125,6 +125,18 @@ async def test_guarded_accounts_are_asked_for_now_and_then(world: Any) -> None:
     assert len(world.api.asked) == asked + 1, "without a guardian nothing can change unnoticed"
 
 
+async def test_where_a_guardian_is_pending_the_account_is_asked_for_each_time(world: Any) -> None:
+    """Nobody tells when the epoch comes that makes him the active one: what the old one signs then is not sponsored."""
+    clock = await known(world)
+    world.api.guardians[NAME], world.api.pending[NAME] = GUARDIAN.public, BOB.public
+    block(world, b"SetGuardian", by="transaction")
+    clock.now += LAG_SECONDS
+    assert (await world.service.accounts.know(ALICE.public)).guardian == GUARDIAN.public
+    clock.now += LAG_SECONDS
+    world.api.guardians[NAME] = world.api.pending.pop(NAME)
+    assert (await world.service.accounts.know(ALICE.public)).guardian == BOB.public
+
+
 class Api:
     """A chain API by itself: counts its questions, and fails while it is `down`."""
 

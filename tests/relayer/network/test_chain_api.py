@@ -61,7 +61,7 @@ async def test_an_account_the_chain_does_not_know(answering: tuple[ChainApi, Ser
     """404 is an account with nothing, unless it speaks of the path: then nothing is known of any account."""
     api, serve = answering
     serve(404, '{"statusCode":404,"message":"Account not found","error":"Not Found"}')
-    assert await api.account(ALICE.public) == (0, 0, b"")
+    assert await api.account(ALICE.public) == (0, 0, b"", False)
     for path in (
         '{"statusCode":404,"message":"Cannot GET /v2/accounts/erd1","error":"Not Found"}',
         "404 page not found",
@@ -188,3 +188,13 @@ async def test_the_length_of_a_round(answering: tuple[ChainApi, Serve]) -> None:
         serve(status, text)
         with pytest.raises(ChainApiError):
             await api.round_ms()
+
+
+async def test_an_account_whose_guardian_is_not_told(answering: tuple[ChainApi, Serve]) -> None:
+    """That an account is guarded, and not by whom, is no answer: what it sends could be checked against nobody."""
+    api, serve = answering
+    serve(200, '{"nonce":7,"balance":"5","isGuarded":true}')
+    with pytest.raises(NotToldError, match="guard"):
+        await api.account(ALICE.public)
+    serve(200, '{"nonce":7,"balance":"5"}')
+    assert (await api.account(ALICE.public)).guardian is None, "an API that knows of no guardians"

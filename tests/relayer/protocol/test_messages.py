@@ -77,6 +77,27 @@ def test_any_values_in_a_transaction(fields: dict[str, Any]) -> None:
         assert refusal.reason.code in KNOWN
 
 
+OPTIONAL = ("data", "options", "senderUsername", "guardian", "guardianSignature", "relayer", "relayerSignature")
+
+
+@pytest.mark.parametrize("name", [*OPTIONAL, "signature"])
+def test_null_is_nothing(name: str) -> None:
+    """An optional field that is null is not there, as nodes read it: some clients write all fields they know of."""
+    plain = {field: value for field, value in as_json(transfer(wallet(1), relayed=False)).items() if field != name}
+    wanted = messages.decode_transaction(msgspec.Raw(json.dumps(plain).encode()))
+    assert messages.decode_transaction(msgspec.Raw(json.dumps(plain | {name: None}).encode())) == wanted
+    assert messages.decode_transaction(msgspec.Raw(json.dumps(plain | dict.fromkeys(OPTIONAL)).encode())).nonce == 0
+
+
+@pytest.mark.parametrize("name", ["nonce", "value", "receiver", "sender", "gasPrice", "gasLimit", "chainID", "version"])
+def test_null_is_no_value(name: str) -> None:
+    """A field that every transaction has is not null; with nulls elsewhere it is still the one that is named."""
+    fields = as_json(transfer(wallet(1))) | {"guardian": None, name: None}
+    with pytest.raises(Refused) as refusal:
+        messages.decode_transaction(msgspec.Raw(json.dumps(fields).encode()))
+    assert refusal.value.reason == reasons.BY_FIELD[name].but(refusal.value.reason.detail or "")
+
+
 KNOWN = {value.code for value in vars(reasons).values() if isinstance(value, reasons.Reason)}
 
 

@@ -9,11 +9,11 @@ import pytest
 from relayer_support import NETWORK, RELAYERS, as_json, raw, sign, transfer, wallet
 
 from millrace.chain import address, call
-from millrace.chain.transaction import GUARDED, HASH_SIGNED, signing_message
+from millrace.chain.transaction import GUARDED, HASH_SIGNED, Transaction, signing_message
 from millrace.relayer.protocol.reasons import Refused
 from millrace.relayer.rules import stages
 from millrace.relayer.rules.policy import Target
-from millrace.relayer.rules.stages import Origin, Relayers
+from millrace.relayer.rules.stages import Origin, Parsed, Relayers
 
 OURS = Relayers({shard: pair.public for shard, pair in RELAYERS.items()})
 ALICE = wallet(1)
@@ -228,6 +228,23 @@ def test_broadcast_of_relayed_needs_its_signature() -> None:
     assert outcome(sign(whole, ALICE, relayer=b""), "broadcast") == "relayer field missing"
     elsewhere = sign(tx, ALICE, relayer=wallet(2, 9).public)
     assert outcome(elsewhere, "broadcast") == "invalid relayer address"
+
+
+@pytest.mark.parametrize(
+    ("tx", "detail"),
+    [
+        (msgspec.structs.replace(transfer(ALICE), signature=b""), "set all of them, then sign"),
+        (msgspec.structs.replace(transfer(ALICE), options=1), "set all of them, then sign"),
+        (msgspec.structs.replace(guarded(), guardian_signature=b""), "signs what the sender signs"),
+        (sign(guarded(), ALICE, options=0), "options 2"),
+        (sign(guarded(), ALICE, guardian=b""), "options 2"),
+    ],
+)
+def test_what_to_do_about_signatures(tx: Transaction, detail: str) -> None:
+    """Who signed too early, not at all, or without saying so in the options, is told what to do."""
+    with pytest.raises(Refused) as refusal:
+        stages.authenticate(Parsed.of(tx, Origin("relay", "")), NETWORK, OURS)
+    assert detail in (refusal.value.reason.detail or "")
 
 
 def test_a_guardian_does_not_pay_for_whom_it_guards() -> None:

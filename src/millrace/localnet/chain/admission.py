@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from millrace.chain import address, fees
-from millrace.chain.call import RELAYED_FUNCTIONS, CallError, parse
+from millrace.chain.call import RELAYED_FUNCTIONS, CallError, names_guardian, parse
 from millrace.chain.keys import verify
 from millrace.chain.network import NetworkProfile
 from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import Transaction, signing_message
+from millrace.localnet.contracts import guardians
 from millrace.localnet.contracts.ledger import Ledger
 
 MAX_NONCE_GAP = 100
@@ -41,6 +42,8 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused("invalid chain ID")
     if len(tx.receiver) != address.SIZE or len(tx.sender) != address.SIZE:
         raise Refused("invalid receiver or sender address")
+    if tx.gas_price > gas.max_price_set_guardian and names_guardian(tx):
+        raise Refused("gas price is too high for the transaction")
     if tx.gas_price < gas.min_gas_price:
         raise Refused("insufficient gas price in tx")
     if tx.gas_limit < fees.move_gas(tx, gas):
@@ -94,7 +97,9 @@ def _check_state(tx: Transaction, network: NetworkProfile, ledger: Ledger) -> No
     fee, balance = fees.initially_paid_fee(tx, network.gas), ledger.balance_of(payer)
     if balance < fee:
         raise Refused(f"insufficient funds, for address: {address.encode(payer)}, wanted {fee}, have {balance}")
-    if account.guardian != tx.guardian:
-        raise Refused("transaction is not executable and gas will not be consumed, guardian mismatch")
-    if tx.relayer and ledger.account(tx.relayer).guardian:
+    try:
+        guardians.check_signed(tx, account.guarding, ledger.epoch)
+    except guardians.GuardError as error:
+        raise Refused(f"transaction is not executable and gas will not be consumed, {error}") from None
+    if tx.relayer and ledger.account(tx.relayer).guarding.on:
         raise Refused("guarded relayer not allowed")

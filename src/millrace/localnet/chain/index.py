@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 import msgspec
 
 from millrace.chain.transaction import Transaction, client_hash
@@ -21,6 +23,8 @@ class Record(msgspec.Struct):
     outcome: str = ""
     """`success`, `fail` or `dropped`; empty while it is on its way."""
     reason: str = ""
+    invalid: bool = False
+    """Its block refused it: the fee is gone, nothing else happened."""
     outcome_block: Block | None = None
     """The block whose header told the outcome."""
     gas_used: int = 0
@@ -73,6 +77,10 @@ class TransactionIndex:
         """The record of a chain hash or a client hash."""
         return self._records.get(self._aliases.get(tx_hash, tx_hash))
 
+    def newest(self, wanted: Callable[[Transaction], bool]) -> Iterator[Record]:
+        """The records of wanted transactions, the last to come first."""
+        return (record for record in reversed(self._records.values()) if wanted(record.tx))
+
     def forget(self, tx_hash: bytes) -> None:
         """Forget a transaction that left its mempool without a block."""
         record = self._records.pop(tx_hash, None)
@@ -105,7 +113,7 @@ class TransactionIndex:
                 continue
             if record.source is None:
                 record.source = block
-            record.destination = block
+            record.destination, record.invalid = block, bool(entry.invalid)
             record.fee += entry.fee.fee
             record.gas_used = max(record.gas_used, entry.fee.gas_used)
             if entry.hash in block.content.logs:

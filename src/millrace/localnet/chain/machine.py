@@ -7,7 +7,7 @@ only what the metachain named: taking back what is not final never touches anoth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -111,6 +111,16 @@ class Chain:
             return self.block_nonce(METACHAIN)
         executed = self.shards[shard].last_executed
         return executed.nonce if executed is not None else 0
+
+    def blocks_of(self, shard: int) -> Sequence[Block]:
+        """The blocks of a shard, or of the metachain, that are kept whole, oldest first."""
+        return self._metachain.blocks if shard == METACHAIN else self.shards[shard].blocks
+
+    def newest_final(self, shard: int) -> Block | None:
+        """The newest final block of a shard, or of the metachain, whose blocks all are."""
+        if shard == METACHAIN:
+            return self._metachain.head
+        return next((block for block in reversed(self.shards[shard].blocks) if block.final), None)
 
     def pool_document(self) -> PoolDocument:
         """The market as of the last executed block of the contracts' shard."""
@@ -232,7 +242,7 @@ class Chain:
             return self.shard_of(pubkey) == shard
 
         state = markets.install(self.market, ledger, is_local) if shard == self.home else State(ledger, {}, is_local)
-        state.trie_depth = settings.trie_depth
+        state.trie_depth, state.guardian_epochs = settings.trie_depth, settings.guardian_epochs
         mempool = Mempool(self.network.gas, settings.max_mempool, settings.max_mempool_per_sender)
         market = self.market if shard == self.home else None
         return Shard(shard, self.network, state, mempool, settings, market)
@@ -308,7 +318,7 @@ class Chain:
         ends = [NodeEvent(block.shard, outport.FINALIZED_BLOCK, announce.finalized(block)) for block in final]
         if made is None:
             return ends
-        newest = final[-1] if final else self._newest_final(made.shard)
+        newest = final[-1] if final else self.newest_final(made.shard)
         index, _ = self.validators.leader(made.shard, made.round)
         payload = announce.save_block(made, ledger, newest, index, self.network.shards, self.settings.max_block_gas)
         saved = [NodeEvent(made.shard, outport.SAVE_BLOCK, payload)]
@@ -317,17 +327,12 @@ class Chain:
         rounds = [NodeEvent(made.shard, outport.SAVE_ROUNDS_INFO, announce.rounds(made, skipped))]
         return ends + saved + rounds if self.settings.finalized_first else saved + ends + rounds
 
-    def _newest_final(self, shard: int) -> Block | None:
-        if shard == METACHAIN:
-            return self._metachain.head
-        return next((block for block in reversed(self.shards[shard].blocks) if block.final), None)
-
     def _advance_metachain(self) -> list[NodeEvent]:
         """A metachain block that names what the shards' new final headers tell, and hands their miniblocks on."""
         head, epoch = self._metachain.head, self._epoch(self.round)
         began = epoch != (head.epoch if head is not None else 0)
         place = self._place(METACHAIN, head.nonce + 1 if head else 1, head, 0)
-        shard_heads = [block for number in self.shards if (block := self._newest_final(number)) is not None]
+        shard_heads = [block for number in self.shards if (block := self.newest_final(number)) is not None]
         closes_epoch = self._epoch(self.round + 1) != epoch
         block, named = self._metachain.make_block(place, shard_heads, closes_epoch=closes_epoch)
         for source in named:

@@ -22,7 +22,7 @@ from millrace.chain.token import NATIVE
 from millrace.chain.transaction import Transaction
 from millrace.localnet.chain.content import INVALID_BLOCK, RESULT_BLOCK, TX_BLOCK, Content, Result
 from millrace.localnet.chain.payload import by_receiver, call_data, token_data
-from millrace.localnet.contracts import builtin
+from millrace.localnet.contracts import builtin, guardians
 from millrace.localnet.contracts.calls import CallResult, ContractCall, Event, Transfer
 from millrace.localnet.contracts.execution import execute_call
 from millrace.localnet.contracts.frame import State
@@ -73,13 +73,14 @@ class Processor:
         """Execute a transaction of this shard's mempool at its source; `False` when it cannot even be charged."""
         payer, account = tx.relayer or tx.sender, self._ledger.account(tx.sender)
         fee = fees.initially_paid_fee(tx, self._network.gas)
-        if account.nonce != tx.nonce or account.guardian != tx.guardian or self._ledger.balance_of(payer) < fee:
+        if account.nonce != tx.nonce or self._ledger.balance_of(payer) < fee:
             return False
-        if tx.relayer and self._ledger.account(tx.relayer).guardian:
+        if tx.relayer and self._ledger.account(tx.relayer).guarding.on:
             return False
         try:
+            guardians.check_signed(tx, account.guarding, self._ledger.epoch)
             self._ledger.set_nonce(tx.sender, tx.nonce + 1)
-        except LedgerError:
+        except (guardians.GuardError, LedgerError):
             return False  # a full ledger opens no account, so this sender cannot begin
         self._ledger.debit(payer, NATIVE, fee)
         if tx.relayer:
@@ -98,12 +99,16 @@ class Processor:
                 builtin.send(self._ledger, tx.sender, payments)
             if _pays_contract(parsed) and self._is_here(parsed.receiver):
                 raise builtin.TransferError(NOT_PAYABLE)
-        except (CallError, LedgerError) as error:
+            if parsed.function in guardians.FUNCTIONS:
+                self._change_guardians(tx, parsed)
+        except (CallError, LedgerError, guardians.GuardError) as error:
             self._ledger.rollback(checkpoint)
             self._refuse_at_source(tx_hash, tx, fee, str(error))
             return True
         self._ledger.discard(checkpoint)
         self._route(tx_hash, tx, parsed, fee)
+        if parsed.function in guardians.FUNCTIONS:
+            self._content.log(tx_hash, tx.sender, Event(tx.sender, parsed.function, parsed.args))
         return True
 
     def execute_transaction(self, tx_hash: bytes, tx: Transaction, sender_shard: int) -> None:
@@ -155,6 +160,12 @@ class Processor:
         tokens = _tokens(payments)
         if tokens and self._gas_left(tx, tokens) < 0:
             raise builtin.TransferError("not enough gas: insufficient funds for execution")
+
+    def _change_guardians(self, tx: Transaction, parsed: ParsedCall) -> None:
+        if self._gas_left(tx, ()) < guardians.GAS:
+            raise guardians.GuardError("not enough gas was sent in the transaction")
+        before, delay = self._ledger.account(tx.sender).guarding, self._state.guardian_epochs
+        self._ledger.set_guarding(tx.sender, guardians.changed(tx, parsed, before, self._ledger.epoch, delay))
 
     def _route(self, tx_hash: bytes, tx: Transaction, parsed: ParsedCall, fee: int) -> None:
         here = self._shard

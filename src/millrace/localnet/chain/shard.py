@@ -215,6 +215,7 @@ class Shard:
         """Execute work as of a block. `None` after a defect: the state is as before, `work` says what raised."""
         ledger = self.state.ledger
         checkpoint = ledger.checkpoint()
+        ledger.epoch = at.epoch
         self.state.block = BlockInfo(at.nonce, at.round, at.epoch, at.timestamp_ms // 1000)
         content = Content()
         processor = Processor(self.network, self.id, self.state, content, logs_invalid=at.proposes)

@@ -42,7 +42,7 @@ class State(msgspec.Struct):
     """What contracts run on: a shard's ledger, the contracts that live there, and who else lives there.
 
     The chain puts the block being made into `block`. The deeper the contracts' tries are (`trie_depth`), the dearer is
-    a first read.
+    a first read. A guardian counts `guardian_epochs` after it was named.
     """
 
     ledger: Ledger
@@ -50,6 +50,7 @@ class State(msgspec.Struct):
     is_local: Callable[[bytes], bool]
     block: BlockInfo = BlockInfo()
     trie_depth: int = SHALLOW
+    guardian_epochs: int = 1
 
 
 class Arguments:

@@ -15,12 +15,13 @@ import msgspec
 
 from millrace.chain.token import NATIVE, NATIVE_IN_TRANSFERS
 from millrace.dex.pool import Pool
+from millrace.localnet.contracts.guardians import NOBODY, Guarding
 
 MAX_ACCOUNTS: Final = 1_000_000
 """Accounts a ledger opens before it refuses new ones; all on a machine's memory, some hundred bytes each."""
 
 NONCE: Final = ""
-"""In `Ledger.touched`: the account's nonce or guardian changed, rather than a balance."""
+"""In `Ledger.touched`: the account's nonce or guardians changed, rather than a balance."""
 
 
 class LedgerError(Exception):
@@ -38,13 +39,13 @@ class TooManyAccounts(LedgerError):
 class Account(msgspec.Struct):
     """One account. Read it freely; change it through the ledger, which writes down how to undo.
 
-    `tokens` holds positive balances only. `guardian` is empty, or the active guardian's 32 bytes.
+    `tokens` holds positive balances only.
     """
 
     nonce: int = 0
     balance: int = 0
     tokens: dict[str, int] = msgspec.field(default_factory=dict)
-    guardian: bytes = b""
+    guarding: Guarding = NOBODY
 
 
 class Ledger:
@@ -53,6 +54,8 @@ class Ledger:
     def __init__(self, max_accounts: int = MAX_ACCOUNTS) -> None:
         self.accounts: dict[bytes, Account] = {}
         self.pools: dict[str, Pool] = {}
+        self.epoch = 0
+        """Of the block that is executed, or was last."""
         self._storage: dict[tuple[bytes, str], Any] = {}
         self._max_accounts = max_accounts
         self._journal: list[tuple[Any, ...]] = []
@@ -139,9 +142,9 @@ class Ledger:
         """Set an account's nonce."""
         self._set_field(pubkey, NONCE, "nonce", nonce)
 
-    def set_guardian(self, pubkey: bytes, guardian: bytes) -> None:
-        """Set an account's active guardian; empty for none."""
-        self._set_field(pubkey, NONCE, "guardian", guardian)
+    def set_guarding(self, pubkey: bytes, guarding: Guarding) -> None:
+        """Set an account's guardians."""
+        self._set_field(pubkey, NONCE, "guarding", guarding)
 
     def _set(self, pubkey: bytes, token: str, amount: int) -> None:
         if token in (NATIVE, NATIVE_IN_TRANSFERS):

@@ -1,15 +1,15 @@
 """HTTP of the local chain: the pool document, the chain API's shapes, a faucet, and a control endpoint for tests.
 
 Shapes follow the public chain API (`GET /transactions/{hash}`, `GET /accounts/{address}`); errors are the API's
-`{"statusCode", "message", "error"}`.
+`{"statusCode", "message", "error"}`. What a gateway answers is in `gateway`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,20 +17,20 @@ from aiohttp import web
 
 from millrace.chain import address, amount
 from millrace.chain.shard import METACHAIN
-from millrace.chain.transaction import Transaction, TransactionError, TransactionJson, from_json
 from millrace.dex import document
 from millrace.localnet.chain.admission import Refused
 from millrace.localnet.chain.machine import Chain
-from millrace.localnet.contracts.execution import QueryError, stored
-from millrace.localnet.contracts.execution import query as view
-from millrace.localnet.edges import simulation
+from millrace.localnet.edges.answers import ApiError, address_in, errors, posted, record_in
 from millrace.localnet.edges.control import Control, ControlError
-from millrace.localnet.edges.views import transaction_view
+from millrace.localnet.edges.gateway import Gateway, ask
+from millrace.localnet.edges.views import block_view, guardians_view, transaction_view
 from millrace.localnet.market.faucet import FaucetError
 from millrace.runtime.http import json_response, make_app
 
-_REASONS = {400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
-
+MAX_PAGE = 1000
+"""Entries of a list in one answer."""
+MAX_TRANSACTIONS = 100
+"""The same of transactions, each of which is some hundred times an entry's work."""
 
 _FAUCET_SECONDS = 10.0
 """How long a faucet request waits until its receiver has what it asked for."""
@@ -42,14 +42,6 @@ class Grant(msgspec.Struct, forbid_unknown_fields=True):
     address: str
     token: str
     amount: str
-
-
-class Query(msgspec.Struct, rename="camel"):
-    """Body of `POST /vm-values/query`: a contract's view and its arguments in hex, as a gateway takes it."""
-
-    sc_address: str
-    func_name: str
-    args: list[str] = []
 
 
 class Api:
@@ -67,23 +59,20 @@ class Api:
         app.router.add_get("/health", self._health)
         app.router.add_get("/pools", self._pools)
         app.router.add_get("/gossip", self._gossip)
-        app.router.add_get("/network/config", self._network)
-        app.router.add_get("/network/enable-epochs", self._enable_epochs)
-        app.router.add_get("/network/enable-epochs-v2", self._enable_epochs_by_name)
-        app.router.add_get("/network/enable-rounds", self._enable_rounds)
-        app.router.add_get("/network/status/{shard}", _errors(self._status))
-        app.router.add_get("/transaction/pool/{address}/virtual-nonce", _errors(self._virtual_nonce))
-        app.router.add_post("/vm-values/query", _errors(self._view))
-        app.router.add_post("/transaction/simulate", _errors(self._simulate))
-        app.router.add_post("/transaction/cost", _errors(self._cost))
-        app.router.add_get("/address/{address}/key/{key}", _errors(self._key))
-        app.router.add_get("/transactions/{hash}", _errors(self._transaction))
-        app.router.add_post("/transactions", _errors(self._submit))
-        app.router.add_get("/accounts/{address}", _errors(self._account))
-        app.router.add_get("/address/{address}", _errors(self._address_view))
-        app.router.add_get("/accounts/{address}/tokens", _errors(self._tokens))
-        app.router.add_post("/faucet", _errors(self._faucet))
-        app.router.add_post("/control/{action}", _errors(self._act))
+        app.router.add_get("/transactions/{hash}", errors(self._transaction))
+        app.router.add_post("/transactions", errors(self._submit))
+        app.router.add_get("/blocks/latest", errors(self._latest_block))
+        app.router.add_get("/blocks/{hash}", errors(self._block))
+        app.router.add_get("/accounts/{address}", errors(self._account))
+        app.router.add_get("/accounts/{address}/tokens", errors(self._tokens))
+        app.router.add_get("/accounts/{address}/tokens/{token}", errors(self._token_of_account))
+        app.router.add_get("/accounts/{address}/nfts", errors(self._nfts))
+        app.router.add_get("/accounts/{address}/transactions", errors(self._transactions))
+        app.router.add_get("/tokens/{token}", errors(self._token))
+        app.router.add_post("/query", errors(self._query))
+        app.router.add_post("/faucet", errors(self._faucet))
+        app.router.add_post("/control/{action}", errors(self._act))
+        Gateway(self._chain).add_to(app.router)
         return app
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -115,111 +104,31 @@ class Api:
     async def _gossip(self, _: web.Request) -> web.Response:
         return json_response({"peers": self._gossip_addresses()})
 
-    async def _network(self, _: web.Request) -> web.Response:
-        network, gas = self._chain.network, self._chain.network.gas
-        config = {
-            "erd_chain_id": network.chain_id,
-            "erd_denomination": 18,
-            "erd_gas_per_data_byte": gas.gas_per_data_byte,
-            "erd_gas_price_modifier": str(gas.gas_price_modifier),
-            "erd_min_gas_limit": gas.min_gas_limit,
-            "erd_min_gas_price": gas.min_gas_price,
-            "erd_max_gas_per_transaction": gas.max_gas_per_tx,
-            "erd_extra_gas_limit_guarded_tx": gas.extra_guarded,
-            "erd_extra_gas_limit_relayed_tx": gas.extra_relayed,
-            "erd_min_transaction_version": 1,
-            "erd_num_shards_without_meta": network.shards,
-            "erd_round_duration": self._chain.settings.round_ms,
-            "erd_rounds_per_epoch": self._chain.settings.rounds_per_epoch,
-            "erd_start_time": self._chain.genesis_ms // 1000,
-        }
-        return _gateway({"config": config})
-
-    async def _enable_epochs(self, _: web.Request) -> web.Response:
-        """The one change-over that this chain knows."""
-        return _gateway({"enableEpochs": {"erd_supernova_enable_epoch": self._chain.settings.supernova_epoch}})
-
-    async def _enable_epochs_by_name(self, _: web.Request) -> web.Response:
-        """The same under the name that a node's configuration has for it."""
-        return _gateway({"enableEpochs": {"SupernovaEnableEpoch": self._chain.settings.supernova_epoch}})
-
-    async def _enable_rounds(self, _: web.Request) -> web.Response:
-        """Its round: the first whose blocks are executed later."""
-        return _gateway({"enableRounds": {"SupernovaEnableRound": self._chain.settings.supernova_round}})
-
-    async def _status(self, request: web.Request) -> web.Response:
-        """The newest block of a shard, in a gateway's words."""
-        text = request.match_info["shard"]
-        shard = int(text) if text.isdecimal() and len(text) < 11 else -1
-        if shard != METACHAIN and shard not in self._chain.shards:
-            raise ApiError(404, f"there is no shard {text[:20]}")
-        head = self._chain.head(shard)
-        stamp = head.timestamp_ms if head is not None else self._chain.genesis_ms
-        status = {
-            "erd_nonce": head.nonce if head is not None else 0,
-            "erd_current_round": self._chain.round,
-            "erd_epoch_number": head.epoch if head is not None else 0,
-            "erd_block_timestamp": stamp // 1000,
-            "erd_block_timestamp_ms": stamp,
-        }
-        if head is not None and head.proposes:
-            # Nodes of the present format write milliseconds into both.
-            status |= {
-                "erd_block_timestamp": stamp,
-                "erd_proposed_nonce": head.nonce,
-                "erd_last_executed_nonce": self._chain.executed_nonce(shard),
-            }
-        return _gateway({"status": status})
-
-    async def _virtual_nonce(self, request: web.Request) -> web.Response:
-        """The nonce that follows all proposals of a sender, in a node's words."""
-        return _gateway({"virtualNonce": self._chain.virtual_nonce(_address(request))})
-
-    async def _view(self, request: web.Request) -> web.Response:
-        """A contract's view, in a gateway's words; what the contract refuses is an answer with its reason."""
-        try:
-            query = msgspec.json.decode(await request.read(), type=Query)
-            contract = address.decode(query.sc_address)
-            args = [bytes.fromhex(arg) for arg in query.args]
-        except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-            raise ApiError(400, f"expected scAddress, funcName and args: {error}") from None
-        answer: dict[str, Any] = {"returnCode": "ok", "returnMessage": "", "returnData": []}
-        try:
-            values = view(self._chain.shards[self._chain.home].state, contract, query.func_name, args)
-            answer["returnData"] = [base64.b64encode(value).decode() for value in values]
-        except QueryError as error:
-            answer |= {"returnCode": "user error", "returnMessage": str(error)}
-        return _gateway({"data": answer})
-
-    async def _key(self, request: web.Request) -> web.Response:
-        """What a contract stores under a key in hex, in a gateway's words."""
-        try:
-            key = bytes.fromhex(request.match_info["key"])
-        except ValueError as error:
-            raise ApiError(400, f"expected a key in hex: {error}") from None
-        state = self._chain.shards[self._chain.home].state
-        return _gateway({"value": stored(state, _address(request), key).hex()})
-
     async def _transaction(self, request: web.Request) -> web.Response:
-        text = request.match_info["hash"]
-        try:
-            record = self._chain.index.find(bytes.fromhex(text)) if len(text) == 64 else None
-        except ValueError:
-            record = None
-        if record is None:
-            raise ApiError(404, "Transaction not found")
-        return json_response(transaction_view(self._chain, record))
+        return json_response(transaction_view(self._chain, record_in(request, self._chain)))
 
-    async def _simulate(self, request: web.Request) -> web.Response:
-        tx = await _posted(request)
-        signed = request.query.get("checkSignature", "true") != "false"
-        return _gateway(simulation.simulate(self._chain, tx, signed=signed))
+    async def _transactions(self, request: web.Request) -> web.Response:
+        """What an account sent or was sent, newest first."""
+        pubkey, page = address_in(request), _page(request, MAX_TRANSACTIONS)
+        records = self._chain.index.newest(lambda tx: pubkey in (tx.sender, tx.receiver))
+        return json_response([transaction_view(self._chain, record) for record in islice(records, *page)])
 
-    async def _cost(self, request: web.Request) -> web.Response:
-        return _gateway(simulation.cost(self._chain, await _posted(request)))
+    async def _latest_block(self, _: web.Request) -> web.Response:
+        """The metachain's newest block, which is final."""
+        head = self._chain.head(METACHAIN)
+        if head is None:
+            raise ApiError(404, "block not found")
+        return json_response(block_view(head))
+
+    async def _block(self, request: web.Request) -> web.Response:
+        for shard in (METACHAIN, *self._chain.shards):
+            for block in self._chain.blocks_of(shard):
+                if block.hash.hex() == request.match_info["hash"]:
+                    return json_response(block_view(block))
+        raise ApiError(404, "block not found")
 
     async def _submit(self, request: web.Request) -> web.Response:
-        tx = await _posted(request)
+        tx = await posted(request)
         try:
             tx_hash = self._chain.submit(tx)
         except Refused as error:
@@ -235,37 +144,51 @@ class Api:
         return json_response(body, 201)
 
     async def _account(self, request: web.Request) -> web.Response:
-        pubkey = _address(request)
+        pubkey = address_in(request)
         account = self._chain.account(pubkey)
         body: dict[str, Any] = {
             "address": address.encode(pubkey),
             "balance": str(account.balance),
             "nonce": account.nonce,
             "shard": self._chain.network.shard_of(pubkey),
-            "isGuarded": bool(account.guardian),
         }
-        if account.guardian:
-            body["activeGuardianAddress"] = address.encode(account.guardian)
+        if request.query.get("withGuardianInfo") == "true":  # not told unasked, as by the public API
+            body |= guardians_view(account.guarding, self._chain.ledger_of(pubkey).epoch)
         return json_response(body)
 
-    async def _address_view(self, request: web.Request) -> web.Response:
-        """An account and the block that was executed last, in a gateway's words."""
-        pubkey = _address(request)
-        account, shard = self._chain.account(pubkey), self._chain.shards[self._chain.shard_of(pubkey)]
-        executed = shard.last_executed
-        info = {"nonce": executed.nonce, "hash": executed.hash.hex()} if executed is not None else {}
-        body = {"address": address.encode(pubkey), "balance": str(account.balance), "nonce": account.nonce}
-        return _gateway({"account": body, "blockInfo": info})
-
     async def _tokens(self, request: web.Request) -> web.Response:
-        account = self._chain.account(_address(request))
-        decimals = self._chain.market.decimals
+        held = self._chain.account(address_in(request)).tokens
         return json_response(
-            [
-                {"identifier": token, "decimals": decimals.get(token, 18), "balance": str(balance)}
-                for token, balance in sorted(account.tokens.items())
-            ]
+            [self._holding(token, held[token]) for token in islice(sorted(held), *_page(request, MAX_PAGE))]
         )
+
+    async def _token_of_account(self, request: web.Request) -> web.Response:
+        held, token = self._chain.account(address_in(request)).tokens, request.match_info["token"]
+        if token not in held:
+            raise ApiError(404, "Token for given account not found")
+        return json_response(self._holding(token, held[token]))
+
+    async def _nfts(self, request: web.Request) -> web.Response:
+        """There are none on this chain."""
+        address_in(request)
+        return json_response([])
+
+    def _holding(self, token: str, balance: int) -> dict[str, Any]:
+        return {
+            "identifier": token,
+            "decimals": self._chain.market.decimals.get(token, 18),
+            "balance": str(balance),
+        }
+
+    async def _token(self, request: web.Request) -> web.Response:
+        info = next((info for info in self._chain.market.infos if info.identifier == request.match_info["token"]), None)
+        if info is None:
+            raise ApiError(404, "Token not found")
+        body = {"type": "FungibleESDT", "identifier": info.identifier, "decimals": info.decimals}
+        return json_response(body | {"name": info.name, "ticker": info.ticker})
+
+    async def _query(self, request: web.Request) -> web.Response:
+        return json_response(await ask(self._chain, request))
 
     async def _faucet(self, request: web.Request) -> web.Response:
         try:
@@ -301,48 +224,15 @@ class Api:
             raise ApiError(404 if error.unknown else 400, str(error)) from None
 
 
-def _gateway(data: dict[str, Any]) -> web.Response:
-    """An answer in a gateway's envelope."""
-    return json_response({"data": data, "error": "", "code": "successful"})
+def _page(request: web.Request, most: int) -> tuple[int, int]:
+    """The places of a list that a request asks for with `from` and `size`. Raises `ApiError`."""
+    asked = [request.query.get("from", "0"), request.query.get("size", str(most))]
+    if not all(text.isascii() and text.isdecimal() and len(text) < 10 for text in asked):
+        raise ApiError(400, "from and size: numbers")
+    first, size = (int(text) for text in asked)
+    return first, first + min(size, most)
 
 
 def _set(future: asyncio.Future[bool], value: bool) -> None:
     if not future.done():
         future.set_result(value)
-
-
-class ApiError(Exception):
-    """An answer in the chain API's error shape."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
-Handler = Callable[[web.Request], Awaitable[web.Response]]
-
-
-def _errors(handler: Handler) -> Handler:
-    async def guarded(request: web.Request) -> web.Response:
-        try:
-            return await handler(request)
-        except ApiError as error:
-            body = {"statusCode": error.status, "message": str(error), "error": _REASONS[error.status]}
-            return json_response(body, error.status)
-
-    return guarded
-
-
-async def _posted(request: web.Request) -> Transaction:
-    """The transaction in a request's body. Raises `ApiError`."""
-    try:
-        return from_json(msgspec.json.decode(await request.read(), type=TransactionJson))
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TransactionError) as error:
-        raise ApiError(400, f"transaction generation failed: {error}") from None
-
-
-def _address(request: web.Request) -> bytes:
-    try:
-        return address.decode(request.match_info["address"])
-    except address.AddressError as error:
-        raise ApiError(400, f"Validation failed for argument 'address': {error}") from None

@@ -20,6 +20,8 @@ class Account(msgspec.Struct, frozen=True, gc=False):
     """Of the block that spoke of it: heights of the header that brought its result, and its own."""
     guardian: bytes | None = None
     """The active guardian's public key, empty without one; `None` when the chain API does not say."""
+    pending: bool = False
+    """Whether another guardian will be the active one with an epoch to come."""
 
 
 class AccountBook:
@@ -72,7 +74,15 @@ class AccountBook:
             self._accounts[pubkey] = msgspec.structs.replace(known, nonce=nonce, is_final=True)
 
     def learn_from_api(
-        self, pubkey: bytes, nonce: int, balance: int, asked: Account | None, now: float, guardian: bytes | None = None
+        self,
+        pubkey: bytes,
+        nonce: int,
+        balance: int,
+        asked: Account | None,
+        now: float,
+        guardian: bytes | None = None,
+        *,
+        pending: bool = False,
     ) -> None:
         """Take an answer of the chain API; an event that came since the question (`asked`) wins.
 
@@ -82,10 +92,10 @@ class AccountBook:
         if known is not None and (
             (known is not asked and known.nonce >= nonce) or (known.is_final and known.nonce > nonce)
         ):
-            self._accounts[pubkey] = msgspec.structs.replace(known, fetched=now, guardian=guardian)
+            self._accounts[pubkey] = msgspec.structs.replace(known, fetched=now, guardian=guardian, pending=pending)
         else:
             order = known.order if known is not None else (0, 0)
-            self._accounts[pubkey] = Account(nonce, balance, now, is_final=False, order=order, guardian=guardian)
+            self._accounts[pubkey] = Account(nonce, balance, now, False, order, guardian, pending)
         self._accounts.move_to_end(pubkey)
         if len(self._accounts) > self._capacity:
             self._doubted.pop(self._accounts.popitem(last=False)[0], None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from millrace.chain import address
 from millrace.chain.call import names_guardian
 from millrace.chain.transaction import Transaction
 from millrace.relayer.ledger.accounts import Account
@@ -37,12 +38,15 @@ def check_guardian(tx: Transaction, account: Account, origin: Origin) -> None:
     """Raise `Refused` for what nodes call not executable: it would stay signed and at risk for ever.
 
     Who has lost his guardian names another one without it, and pays for that himself: nodes execute it unless one is
-    named already, which nobody tells us.
+    pending already.
     """
     if account.guardian is None or account.guardian == tx.guardian:
         return
     if not account.guardian:
         raise Refused(reasons.INVALID_GUARDIAN.but("the account has no guardian"))
     if not origin.is_sponsored and names_guardian(tx):
+        if account.pending:
+            raise Refused(reasons.INVALID_GUARDIAN.but("another guardian is pending: wait until it is the active one"))
         return
-    raise Refused(reasons.INVALID_GUARDIAN.but("the account is guarded: set its active guardian, and let it sign"))
+    ours = f"set guardian to {address.encode(account.guardian)} and options to 2, and let it sign"
+    raise Refused(reasons.INVALID_GUARDIAN.but(f"the account is guarded: {ours}"))

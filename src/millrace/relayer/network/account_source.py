@@ -70,7 +70,8 @@ class AccountSource:
             if account.fetched < since + LAG_SECONDS:
                 return self._clock() - account.fetched >= REFRESH_SECONDS
             self.book.settle(pubkey)
-        return bool(account.guardian) and self._clock() - account.fetched >= GUARDED_SECONDS
+        lasts = REFRESH_SECONDS if account.pending else GUARDED_SECONDS  # an epoch may have made him the active one
+        return bool(account.guardian) and self._clock() - account.fetched >= lasts
 
     def _is_doubtful(self, pubkey: bytes, account: Account) -> bool:
         """Whether the chain API has not spoken since the guardian changed."""
@@ -107,13 +108,13 @@ class AccountSource:
     async def _fetch(self, api: ChainApi, pubkey: bytes) -> None:
         asked, began = self.book.get(pubkey), self._clock()
         try:
-            nonce, balance, guardian = await api.account(pubkey)
+            nonce, balance, guardian, pending = await api.account(pubkey)
         except ChainApiError as error:
             self.failures += 1
             self._note(pubkey, error, began)
             return
         self._silent.pop(pubkey, None)
-        self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock(), guardian)
+        self.book.learn_from_api(pubkey, nonce, balance, asked, self._clock(), guardian, pending=pending)
         self.on_nonce(pubkey, nonce)
 
     def _note(self, pubkey: bytes, error: ChainApiError, began: float) -> None:

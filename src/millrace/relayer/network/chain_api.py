@@ -41,6 +41,8 @@ class ChainAccount(NamedTuple):
     balance: int
     guardian: bytes | None = None
     """The active guardian's public key, empty without one; `None` when the API does not say."""
+    pending: bool = False
+    """Whether another guardian will be the active one with an epoch to come."""
 
 
 class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,13 +50,14 @@ class _AccountJson(msgspec.Struct, frozen=True, rename="camel"):
     balance: str
     is_guarded: bool | None = None
     active_guardian_address: str | None = None
+    pending_guardian_address: str | None = None
 
     def guardian(self) -> bytes | None:
-        if self.is_guarded is False:
-            return b""
-        return (
-            address.decode(self.active_guardian_address) if self.is_guarded and self.active_guardian_address else None
-        )
+        if not self.is_guarded:
+            return None if self.is_guarded is None else b""
+        if not self.active_guardian_address:  # it asks a node, which did not answer
+            raise NotToldError("the chain API does not say who guards the account")
+        return address.decode(self.active_guardian_address)
 
 
 class ChainBalance(NamedTuple):
@@ -174,7 +177,8 @@ class ChainApi:
 
     async def account(self, pubkey: bytes) -> ChainAccount:
         """The account; nothing at all for an address the chain does not know. Raises `ChainApiError`."""
-        status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}")
+        # Who guards it the public API tells only to those who want to know.
+        status, body = await self._get(f"{self._base_url}/accounts/{address.encode(pubkey)}?withGuardianInfo=true")
         if status == 404:
             if any(words in body for words in NO_ROUTE):
                 raise ChainApiError(f"there is no chain API at {self._base_url}: it knows no /accounts")
@@ -183,7 +187,8 @@ class ChainApi:
             account = msgspec.json.decode(body, type=_AccountJson)
             if not (account.balance.isascii() and account.balance.isdigit()):
                 raise ValueError(account.balance)
-            return ChainAccount(account.nonce, int(account.balance), account.guardian())
+            pending = bool(account.pending_guardian_address)
+            return ChainAccount(account.nonce, int(account.balance), account.guardian(), pending)
         except (ValueError, RecursionError):
             raise ChainApiError("the chain API answered something that is no account") from None
 

@@ -95,6 +95,7 @@ _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _rest_submissions = msgspec.json.Decoder(RestSubmission)
 _envelopes = msgspec.json.Decoder(_Envelope)
 _transactions = msgspec.json.Decoder(TransactionJson)
+_OPTIONAL = frozenset(field.encode_name for field in msgspec.structs.fields(TransactionJson) if not field.required)
 
 
 def decode_request(data: bytes, max_batch: int, marked: int | None = None) -> Request:
@@ -171,11 +172,18 @@ def _small(raw: Raw | UnsetType) -> Any:
 
 
 def decode_transaction(raw: Raw) -> TransactionJson:
-    """The transaction object in `raw`. Raises `Refused` with the reason of the first unreadable field."""
+    """The transaction object in `raw`. Raises `Refused` with the reason of the first unreadable field.
+
+    An optional field that is null is not there, as nodes read it: some clients write all fields they know of.
+    """
     try:
         return _transactions.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused(_unreadable_field(raw)) from None
+        fields = _fields_of(raw)
+    kept = {name: value for name, value in fields.items() if name not in _OPTIONAL or bytes(value) != b"null"}
+    if len(kept) == len(fields):
+        raise Refused(_unreadable_field(fields))
+    return decode_transaction(Raw(msgspec.json.encode(kept)))
 
 
 def transactions_of(request: Relay | Broadcast) -> list[Raw]:
@@ -213,20 +221,21 @@ def _check_batch(size: int, max_batch: int) -> None:
         raise Refused(reasons.BATCH_TOO_LARGE.but(f"at most {max_batch} transactions, not {size}"))
 
 
-def _unreadable_field(raw: Raw) -> Reason:
-    """Which field made a transaction object unreadable: each is tried alone."""
+def _fields_of(raw: Raw) -> dict[str, Raw]:
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, Raw])
+        return msgspec.json.decode(raw, type=dict[str, Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return reasons.INVALID_TRANSACTION.but(f"not a transaction object: {error}"[:200])
+        raise Refused(reasons.INVALID_TRANSACTION.but(f"not a transaction object: {error}"[:200])) from None
+
+
+def _unreadable_field(fields: dict[str, Raw]) -> Reason:
+    """Which field made a transaction object unreadable: each is tried alone."""
     for field in msgspec.structs.fields(TransactionJson):
         name = field.encode_name
         if name not in fields:
             if field.required:
                 return reasons.BY_FIELD[name].but(f"{name} is missing")
             continue
-        if name == "relayer" and bytes(fields[name]) == b"null":  # how some clients write that there is none
-            return reasons.RELAYER_FIELD_MISSING.but("missing relayer: set it before the user signs")
         try:
             msgspec.json.decode(fields[name], type=field.type)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

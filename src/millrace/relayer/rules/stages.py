@@ -267,9 +267,9 @@ def _check_integrity(tx: Transaction, network: NetworkProfile) -> None:
         raise Refused(reasons.GAS_LIMIT_TOO_HIGH.but(f"at most {gas.max_gas_per_tx}"))
     if tx.is_guarded:
         if not tx.guardian:
-            raise Refused(reasons.INVALID_GUARDIAN.but("options ask for a guardian, and none is set"))
+            raise Refused(reasons.INVALID_GUARDIAN.but("options 2 ask for a guardian, and none is set"))
     elif tx.guardian or tx.guardian_signature:
-        raise Refused(reasons.INVALID_GUARDIAN.but("a guardian needs bit 2 of options and version 2"))
+        raise Refused(reasons.INVALID_GUARDIAN.but("a guardian needs version 2 and options 2 (3: hash signed)"))
 
 
 def _check_relayer(tx: Transaction, expected: bytes | None, network: NetworkProfile) -> None:
@@ -323,19 +323,18 @@ def _check_parties(tx: Transaction, relayers: Relayers, origin: Origin) -> Targe
 
 
 _SIGNED_TOO_EARLY = reasons.INVALID_USER_SIGNATURE.but("set relayer first, then let the user sign")
-_OF_SIGNATURES = {
-    reason.reason: reason
-    for reason in (_SIGNED_TOO_EARLY, reasons.INVALID_SIGNATURE, reasons.INVALID_GUARDIAN_SIGNATURE)
-}
+_NOT_SIGNED = reasons.INVALID_SIGNATURE.but("not the sender's of these very fields: set all of them, then sign")
+_NOT_GUARDED = reasons.INVALID_GUARDIAN_SIGNATURE.but("not the guardian's, who signs what the sender signs")
+_OF_SIGNATURES = {reason.reason: reason for reason in (_SIGNED_TOO_EARLY, _NOT_SIGNED, _NOT_GUARDED)}
 
 
 def _check_signatures(tx: Transaction, message: bytes) -> None:
     if not keys.verify(tx.sender, message, tx.signature):
         if tx.relayer and _signed_before_relayer(tx):
             raise Refused(_SIGNED_TOO_EARLY)
-        raise Refused(reasons.INVALID_SIGNATURE)
+        raise Refused(_NOT_SIGNED)
     if tx.is_guarded and not keys.verify(tx.guardian, message, tx.guardian_signature):
-        raise Refused(reasons.INVALID_GUARDIAN_SIGNATURE)
+        raise Refused(_NOT_GUARDED)
 
 
 def _signed_before_relayer(tx: Transaction) -> bool:

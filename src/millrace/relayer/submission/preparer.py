@@ -10,7 +10,7 @@ from msgspec import UNSET, Raw
 from millrace.chain import address
 from millrace.chain.fees import move_gas
 from millrace.chain.network import NetworkProfile
-from millrace.chain.transaction import TransactionJson, to_json
+from millrace.chain.transaction import GUARDED, TransactionJson, to_json
 from millrace.relayer.journal.claim_rows import Claimed
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.writer import JournalError
@@ -163,7 +163,7 @@ class Preparer:
                     sender_username=asked.sender_username,
                     receiver_username=asked.receiver_username,
                     data=asked.data,
-                    options=asked.options,
+                    options=asked.options | (GUARDED if asked.guardian else 0),
                     guardian=asked.guardian,
                     relayer=relayer,
                 )
