@@ -14,7 +14,7 @@ OPERATORS = {
     ast.Gt: ">", ast.GtE: ">=",
 }  # fmt: skip
 # Functions that C has, by what they are called in the sources: what they return.
-BUILT_IN = {"first_bit": INT, "high_word": WORD, "order_of": INT}
+BUILT_IN = {"first_bit": INT, "high_word": WORD}
 
 Typed = tuple[str, Type]
 

@@ -24,11 +24,6 @@ cdef extern from *:
     """
     #define first_bit(bits) ((Py_ssize_t)__builtin_ctzll(bits))
     #define high_word(a, b) ((unsigned long long)(((unsigned __int128)(a) * (b)) >> 64))
-    static inline Py_ssize_t order_of(double value) {
-        long long bits;
-        __builtin_memcpy(&bits, &value, sizeof bits);
-        return (Py_ssize_t)bits;
-    }
     static __thread int keeps_gil;
     #define keep_gil_here(keeps) (keeps_gil = (keeps))
     #define let_go() (keeps_gil ? NULL : PyEval_SaveThread())
@@ -40,7 +35,6 @@ cdef extern from *:
     void take_back(PyThreadState* state)
     Py_ssize_t first_bit(unsigned long long bits) noexcept nogil
     unsigned long long high_word(unsigned long long a, unsigned long long b) noexcept nogil
-    Py_ssize_t order_of(double value) noexcept nogil
 
 
 cdef inline double max_float(double a, double b) noexcept nogil:

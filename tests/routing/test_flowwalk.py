@@ -98,8 +98,7 @@ def in_python(flow: Flow, amount: int, sink: int, whole: float | None = None) ->
 def test_plans_are_those_of_python(seed: int, count: int, bits: int, bits_in: int, cycle: bool) -> None:
     """All modes, values, inputs and outputs are equal, for all exchanges and widths up to the border and beyond.
 
-    Trades too thin for integers are dropped alike. It is left to Python only where amounts are as wide as the border
-    says.
+    It is left to Python only where a trade is too thin for integers, and where amounts are as wide as the border says.
     """
     rng = random.Random(seed)
     pairs = sorted([sorted(rng.sample(range(len(TOKENS)), 2)) for _ in range(count)])
@@ -113,7 +112,7 @@ def test_plans_are_those_of_python(seed: int, count: int, bits: int, bits_in: in
     expected, found = in_python(flow, amount, sink, whole), market.walk(flow, amount, sink, whole)
     if found is not None:
         assert plan(found) == plan(expected)
-    elif expected is not None:
+    elif expected is not None and len(expected.trades) == len(chosen):
         assert max(bits, bits_in) > BITS - 6  # forty pools pay no more than 2^6 times a reserve
 
 
@@ -182,7 +181,7 @@ def stable_pool(number: int, i: int, j: int) -> JexStablePool:
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 20), st.integers(1, 82))
 def test_curved_pools_are_asked(seed: int, count: int, bits: int) -> None:
-    """Among others, wherever they stand in the flow, also where they are too thin: the plan is that of Python."""
+    """Among others, wherever they stand in the flow: the plan is that of Python, to which too thin trades are left."""
     rng = random.Random(seed)
     pairs = sorted([sorted(rng.sample(range(len(TOKENS)), 2)) for _ in range(count)])
     market = Market(
@@ -193,7 +192,9 @@ def test_curved_pools_are_asked(seed: int, count: int, bits: int) -> None:
     )
     chosen = [next(t for t in market.trades if t.pool.id == str(k) and t.i == 0) for k in range(len(pairs))]
     flow, amount, sink = market.flow(chosen, rng), max(1, rng.getrandbits(bits)), len(TOKENS) - 1
-    assert plan(market.walk(flow, amount, sink)) == plan(in_python(flow, amount, sink))
+    expected, found = in_python(flow, amount, sink), market.walk(flow, amount, sink)
+    whole = expected is not None and len(expected.trades) == len(chosen)
+    assert plan(found) == (plan(expected) if whole else None)
 
 
 def test_paths_of_too_many_pools_are_refused() -> None:
@@ -212,9 +213,9 @@ def test_trades_too_thin_for_integers_are_dropped_with_what_they_led_to() -> Non
     chosen = sorted((t for t in market.trades if t.i == 0), key=lambda t: int(t.pool.id))
     chosen = [chosen[0], *chosen[3:], chosen[1], chosen[2]]
     flow = market.flow_of(chosen, [1e-9] + [1.0] * MANY + [1e-9, 1e-9])
-    found = market.walk(flow, 10**6, 4)
+    assert market.walk(flow, 10**6, 4) is None  # it is left to Python
+    found = in_python(flow, 10**6, 4)
     assert found is not None
-    assert plan(found) == plan(in_python(flow, 10**6, 4))
     assert len(found.trades) == MANY
 
 

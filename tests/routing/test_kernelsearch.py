@@ -109,14 +109,14 @@ def test_a_single_path_below_the_floor_is_none() -> None:
 
 @pytest.mark.parametrize(("pools", "seed", "noise"), [(15, 1, 0.0), (80, 2, 0.01), (900, 3, 0.0)])
 def test_a_single_path_of_the_whole_search_is_the_best_there_is(pools: int, seed: int, noise: float) -> None:
-    """The single path that the whole search finds is the best there is, and none pays more than its bound."""
+    """The single path that the whole search finds is the best there is; without one none pays nearly as much."""
     spot, search, _, pairs = opened(pools, seed, noise)
     singles = 0
     for number, (a, b) in enumerate(pairs):
         q = spot.search(a, b, max(1, int(spot.depth(a) * 10.0 ** (-6 + 0.3 * number))))
         found = search.find(q, Limits(), 0.9, split=True)
-        for floor in (found.upper_path, max(found.upper_path, found.paid) * 1.001):
-            assert search.paths(q, Limits(), floor, split=False)[0] == []
+        if not found.single:
+            assert search.paths(q, Limits(), found.paid * 0.9, split=False)[0] == []
         if found.single:
             singles += 1
             for floor in (0.0, found.paid * 0.8, found.paid * 0.9):

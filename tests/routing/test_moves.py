@@ -53,7 +53,7 @@ def routes(seed: int, pools: int) -> Iterator[tuple[Net, Work, Moves]]:
         for b in names:
             if a != b and spot.connected(a, b):
                 asked = spot.search(a, b, max(1, spot.depth(a) // 20))
-                solve(graph.net, work, asked, every_edge(graph.net), report)
+                solve(graph.net, work, asked, report)
                 if (
                     prune(graph.net, work, 1, every_edge(graph.net, 1.0 / pools), 99)
                     and settle_route(work, every_edge(graph.net), 1)[0] > 1

@@ -1,4 +1,4 @@
-"""In a market where no cycle earns: which pairs need a look, and what a single path can pay at most."""
+"""In a market where no cycle earns: which pairs need a look."""
 
 from __future__ import annotations
 
@@ -11,18 +11,11 @@ from millrace.dex.market import DictMarket
 from millrace.routing import net as nets
 from millrace.routing.candidates import Search
 from millrace.routing.columns import generate, marginal
-from millrace.routing.find import SLOTS, find
-from millrace.routing.moves import Moves
 from millrace.routing.net import Graph, Net
-from millrace.routing.pathsearch import find_single, make_path_work
 from millrace.routing.profitable import list_profitable
-from millrace.routing.scratch import make
-from millrace.routing.shares import Room
-from millrace.routing.solve import UPPER_PATH
 from millrace.routing.spot import SpotGraph
 from millrace.routing.venue import CurveCache, list_edges, sort_out
-from millrace.routing.widepath import make_wide_work
-from millrace.routing.work import MAX_EDGES, PAIRS, Work, make_work
+from millrace.routing.work import PAIRS, Work, make_work
 from synthetic import WRAPPED, make_market
 
 
@@ -80,37 +73,3 @@ def relaxed(net: Net, work: Work, q: Search) -> tuple[nets.Floats, nets.Floats]:
         np.minimum.at(price, net.pdst[usable], cost)
     paid[~known] = np.where(np.isfinite(price[~known]), price[~known], 0.0)
     return price, paid
-
-
-@pytest.mark.parametrize(("pools", "seed", "curved"), [(30, 5, 0.0), (200, 6, 0.0), (60, 7, 0.4)])
-def test_no_single_path_pays_more_than_its_bound(pools: int, seed: int, curved: float) -> None:
-    """The bound that spares a search for the best single path is above what that leaves; fees bring both down."""
-    spot, graph, asked = market(pools, seed, curved)
-    net, work, paths = graph.net, make_work(len(graph.scale), len(graph.original)), make_path_work(graph.net)
-    edges, flows, report = np.zeros(MAX_EDGES, np.int32), np.zeros(MAX_EDGES), np.zeros(SLOTS)
-    spared, lowered = 0, 0
-    for question in asked:
-        q = spot.search(*question)
-        before = 1e300
-        for price in (0.0, 1e-3 * q.amounts[0]):
-            room = Room(np.zeros(net.src.size), False, np.ones(net.src.size), price)
-            find(net, work, make(Moves), paths, make_wide_work(1, 1), q, room, 1000, 10, 0, 0.999, edges, flows, report)
-            length = find_single(net, paths, q, room, 10, 0.0)
-            amount = float(q.amounts[0])
-            for e in paths.single[:length]:
-                amount = pays(graph, int(e), amount)
-            assert amount - length * price <= report[UPPER_PATH] * (1.0 + 1e-9)
-            lowered += bool(report[UPPER_PATH] < before < 1e300)
-            before = report[UPPER_PATH]
-        spared += bool(before < 1e300)
-    assert spared > 5
-    assert lowered > 5
-
-
-def pays(graph: Graph, edge: int, amount: float) -> float:
-    """What an edge pays, by its own formula or, for a table, linearly between its knots: that is no more."""
-    net, c = graph.net, graph.net.curve[edge]
-    if c < 0:
-        return float(net.r[edge] * amount / (net.a[edge] + amount))
-    knots = slice(net.kptr[c], net.kptr[c + 1])
-    return float(np.interp(amount, net.kd[knots], net.ky[knots]))

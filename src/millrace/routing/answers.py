@@ -230,7 +230,7 @@ class Answers(SpotGraph):
         fee = (flow.amount_out - self._plans.net(ask, flow)) * self._scales[ask.search.sink]
         floor = max((paid - fee) * (1.0 - self._slightly) / (1.0 + gained), 0.0)
         asked = max((found.paid - fee) * (1.0 - self._clearly), 0.0)
-        settled = floor <= asked if found.single else floor >= min(asked, found.upper_path)
+        settled = floor <= asked if found.single else floor >= asked
         if settled and not again:
             return found.single, found.split
         single, other = self._kernels.paths(ask.search, ask.limits, floor, split=again)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 
 
@@ -16,8 +14,3 @@ def first_bit(bits: np.uint64) -> int:
 def high_word(a: np.uint64, b: np.uint64) -> np.uint64:
     """The upper 64 of the 128 bits of `a b`."""
     return np.uint64(int(a) * int(b) >> 64)
-
-
-def order_of(value: float) -> int:
-    """The bits of a float64 as an integer: of positive ones the larger has the larger."""
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])

@@ -1,4 +1,4 @@
-"""Questions, and which tokens and pairs of the net can have a part in answering one.
+"""Questions, and the choice of the best of many candidates for a part in answering one.
 
 `ahead[t]` is the best spot rate from the sources to token t (times a normalisation, so that the best route
 has the value `top`), `behind[t]` the best spot rate from t to the sink. In a market without arbitrage an
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.ranking import bucket_of, nth_largest
-from millrace.routing.work import LISTED, PAIRS, Work
+from millrace.routing.net import Floats, Ints
+from millrace.routing.ranking import nth_largest
+from millrace.routing.work import Work
 
 
 class Search(NamedTuple):
@@ -33,64 +33,6 @@ class Search(NamedTuple):
 @inlined
 def is_source(w: Work, q: Search, token: int) -> bool:
     return bool(1 <= w.n_sell[token] <= q.sources.size)
-
-
-@kernel
-def list_candidates(net: Net, w: Work, q: Search, floor: float) -> None:
-    """List the core tokens and the pairs on routes whose best spot rate is above `floor`."""
-    w.floor[0] = floor
-    tokens, pairs = 0, 0
-    for t in net.corelist:
-        w.n_price[t] = 0.0
-        w.n_paid[t] = 0.0
-        if q.ahead[t] * q.behind[t] > floor or is_source(w, q, t) or t == q.sink:
-            w.l_token[tokens] = t
-            tokens += 1
-    w.n[LISTED] = tokens
-    for i in range(-q.sources.size, tokens):
-        a = q.sources[i + q.sources.size] if i < 0 else w.l_token[i]
-        if (i < 0 and net.core[a]) or a == q.no_seller:
-            continue
-        for k in range(net.pptr[a], net.pcore[a]):
-            b = net.pdst[k]
-            if b != q.no_buyer and q.ahead[a] * net.prate[k] * q.behind[b] > floor:
-                w.l_pair[pairs] = k
-                w.l_from[pairs] = a
-                pairs += 1
-    if not net.core[q.sink]:  # its one pair is nobody's pair with a core token
-        k = net.popp[net.pptr[q.sink]]
-        w.l_pair[pairs] = k
-        w.l_from[pairs] = net.pdst[net.pptr[q.sink]]
-        pairs += 1
-    w.n[PAIRS] = pairs
-
-
-@kernel
-def about_largest(w: Work, count: int, wanted: int) -> int:
-    """Keep the edges of the `wanted` candidates with the best scores, taking what differs by less than 1 % as equal.
-
-    Returns how many are left. No branch depends on how two scores compare, which makes it much the fastest way for
-    thousands of them.
-    """
-    if count <= wanted:
-        return count
-    most = 0.0
-    for i in range(count):
-        most = max(most, w.c_score[i])
-    w.c_bucket[:] = 0
-    for i in range(count):
-        w.c_bucket[bucket_of(w.c_score[i], most, w.c_bucket.size)] += 1
-    last, room = 0, wanted
-    while w.c_bucket[last] <= room:
-        room -= w.c_bucket[last]
-        last += 1
-    kept = 0
-    for i in range(count):
-        bucket = bucket_of(w.c_score[i], most, w.c_bucket.size)
-        w.c_edge[kept] = w.c_edge[i]
-        kept += bucket < last or (bucket == last and room > 0)
-        room -= bucket == last
-    return kept
 
 
 @kernel

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, about_largest, list_candidates
+from millrace.routing.candidates import Search, largest_from
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.first import first_set
 from millrace.routing.net import Net
@@ -17,9 +17,7 @@ from millrace.routing.profitable import list_profitable
 from millrace.routing.work import (
     EDGES,
     ITERATIONS,
-    LISTED,
     NEARLY,
-    OUTSIDE,
     PAIRS,
     TOKENS,
     Work,
@@ -32,12 +30,11 @@ ADDED = 48  # edges added per round, or as many as are present if that is more, 
 PER_TOKEN = 2  # edges that come with a token
 ROUNDS = 12
 MISSED = 1e-7  # stop when what is left out is worth less than this part of the output
+MISSED_OF_CYCLES = 1e-10  # the same where all that is earned may be a millionth of what comes back
 GAINED = 3e-4  # stop when the set is full and exchanging edges has gained less than this part of the output
 TOLERANCE = 1e-8
-ROUGH = 1e-4  # tolerance while edges are still being added, where looking for them takes less than solving
 NEWTON_STEPS = 60
 ROUGH_STEPS = 10
-FETCH_ROUNDS = 4
 LARGE_SET = 128  # edges; from here on the useless ones are forgotten in every round
 
 
@@ -51,63 +48,6 @@ def marginal(net: Net, w: Work, q: Search) -> float:
             s = w.t_s[w.n_sell[q.sources[i]]]
             lowest = min(lowest, s * s / rate)
     return lowest * q.top
-
-
-@inlined
-def price_tokens(net: Net, w: Work, q: Search, level: float) -> None:
-    """Price every listed token, as a seller and as a buyer; 0 for what may not sell, or buy.
-
-    Inside the working set that is the dual price, outside what makes trades useless: a price between what the
-    token fetches and what it costs leaves no profit, if there is one.
-    """
-    for i in range(w.n[LISTED]):
-        w.n_price[w.l_token[i]] = 0.0
-        w.n_paid[w.l_token[i]] = 0.0
-    for local in range(w.n[TOKENS] - 1, -1, -1):  # the sink last: in a cycle its token is the source's as well
-        t = w.t_token[local]
-        price = w.t_s[local] * w.t_s[local]
-        if w.n_sell[t] == local:
-            w.n_price[t] = price
-        w.n_paid[t] = price
-    if q.no_seller >= 0:
-        w.n_price[q.no_seller] = 0.0
-    count = 0
-    for i in range(w.n[LISTED]):
-        t = w.l_token[i]
-        if w.n_sell[t] < 0 and q.ahead[t] * q.behind[t] > level:
-            w.t_outside[count] = t
-            count += 1
-    w.n[OUTSIDE] = count
-    _fetch(net, w, count)
-    for i in range(count):
-        t = w.t_outside[i]
-        cost = 1e300
-        for k in range(net.pptr[t], net.pcore[t]):
-            b = net.pdst[k]
-            if w.n_sell[b] >= 0 and w.n_price[b] > 0.0 and w.n_price[b] < cost * net.pback[k]:
-                cost = w.n_price[b] / net.pback[k]
-        if w.n_price[t] > cost:
-            w.n_price[t] = math.sqrt(w.n_price[t] * cost)
-            w.n_paid[t] = w.n_price[t]
-    if q.no_buyer >= 0:  # but others were priced as if they could be sold to it: no profit is left in that
-        w.n_paid[q.no_buyer] = 0.0
-
-
-@inlined
-def _fetch(net: Net, w: Work, count: int) -> None:
-    """Price tokens outside the working set at what they fetch at spot rates, over other such tokens, too."""
-    for _ in range(FETCH_ROUNDS):
-        settled = True
-        for i in range(count):
-            t = w.t_outside[i]
-            fetch = w.n_price[t]
-            for k in range(net.pptr[t], net.pcore[t]):
-                fetch = max(fetch, net.prate[k] * w.n_paid[net.pdst[k]])
-            settled = settled and fetch <= w.n_price[t] * (1.0 + 1e-9)
-            w.n_price[t] = fetch
-            w.n_paid[t] = fetch
-        if settled:
-            break
 
 
 @inlined
@@ -144,7 +84,7 @@ def add_columns(net: Net, w: Work, q: Search, count: int) -> int:
     edges, tokens = w.n[EDGES], w.n[TOKENS]
     room = min(w.e_edge.size - edges, PER_TOKEN * (w.t_token.size - tokens))  # it is for the best, not for the first
     wanted = max(ADDED, min(edges, room))
-    for i in range(about_largest(w, count, wanted)):
+    for i in range(largest_from(w, 0, count, wanted)):
         e = w.c_edge[i]
         fits = True
         for t in (net.src[e], net.dst[e]):
@@ -180,23 +120,18 @@ def generate(net: Net, w: Work, q: Search) -> tuple[float, bool]:
     True says that the profitable pairs at the prices it leaves are listed already.
     """
     first_set(net, w, q)
-    value, tolerance = 0.0, TOLERANCE if q.closed else ROUGH
+    value = 0.0
     for attempt in range(ROUNDS + 1):
         before, limit = w.n[ITERATIONS], NEWTON_STEPS if attempt == ROUNDS else ROUGH_STEPS
-        last, value = value, minimise(net, w, tolerance, limit)
+        last, value = value, minimise(net, w, TOLERANCE, limit)
         settled = w.n[ITERATIONS] < before + limit  # if not, prices are still on their way
         if settled and is_full(w) and abs(value - last) < GAINED * value:
             break
-        level = marginal(net, w, q)
-        if q.closed:
-            list_profitable(net, w, q, level)
-        else:
-            if level < w.floor[0] and settled:
-                list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
-            price_tokens(net, w, q, level)
+        list_profitable(net, w, q, marginal(net, w, q))
         count, missed = sweep(net, w)
-        if settled and (missed < MISSED * worth_of_input(w, q) or count == 0):
-            return (value, True) if q.closed else (minimise(net, w, TOLERANCE, NEWTON_STEPS), False)
+        little = (MISSED_OF_CYCLES if q.cycle else MISSED) * worth_of_input(w, q)
+        if settled and (missed < little or count == 0):
+            return value, True
         if attempt == ROUNDS:
             break
         if w.n[EDGES] > LARGE_SET or w.n[TOKENS] > w.t_token.size // 2:

@@ -17,6 +17,7 @@ from millrace.dex.stable import StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.routing.net import Floats, Knots
 from millrace.routing.segments import (
+    COLUMNS,
     FEE,
     FEE_SLOPE,
     GROSS,
@@ -25,7 +26,6 @@ from millrace.routing.segments import (
     KNOT_Y,
     SLOPE,
     D,
-    before_knots,
     crypto_points,
     deviations,
     fit,
@@ -58,7 +58,8 @@ def stable_knots(pool: StablePool, i: int, j: int) -> Knots:
     except PoolError as error:
         raise NoCurve(str(error)) from error
     xp = np.array([float(x) for x in scaled])
-    points = stable_points(xp, i, j, float(invariant), float(maths.amp * len(xp)), _STABLE_LEAST, _POINTS)
+    points = np.zeros((_POINTS, COLUMNS))
+    stable_points(xp, i, j, float(invariant), float(maths.amp * len(xp)), _STABLE_LEAST, points)
     fee = maths.fee / maths.fee_base
     points[:, FEE] = fee
     leaving, whole = maths.admin
@@ -81,8 +82,9 @@ def crypto_knots(pool: AshCryptoPool, i: int, j: int) -> Knots:
     base = pool.fee_base
     fees = pool.mid_fee / base, pool.out_fee / base, pool.fee_gamma / UNIT
     amp, gamma = pool.ann / A_MULTIPLIER, pool.gamma / UNIT
-    points = crypto_points(x, y, amp, gamma, fees, _CRYPTO_LEAST, _POINTS)
-    return _through(points, 1.0 / rates[i], 1.0 / rates[j], 1.0)
+    points = np.zeros((_POINTS, COLUMNS))
+    count = crypto_points(x, y, amp, gamma, fees, _CRYPTO_LEAST, points)
+    return _through(points[:count], 1.0 / rates[i], 1.0 / rates[j], 1.0)
 
 
 def rate_knots(pool: RatePool) -> Knots:
@@ -107,10 +109,18 @@ def _through(points: Floats, into: float, out: float, stays: float) -> Knots:
     table = fit(d[::2].copy(), y[::2].copy(), slope[::2].copy())
     if len(table) < 3:
         raise NoCurve("the curve is flat or not concave")
-    error = _SURE * before_knots(table, d, deviations(table, d, y))
-    pieces = before_knots(table, d, gain_in_pieces(points, stays))
+    off, gains = np.zeros((2, d.size))
+    deviations(table, d, y, off)
+    gain_in_pieces(points, stays, gains)
+    error, pieces = _SURE * _before_knots(table, d, off), _before_knots(table, d, gains)
     pieces[-1] = max(pieces[-1], 1.0 / kept[-1] - 1.0)  # past the end: no more than what the fee kept back
     return _knots(table, error, pieces)
+
+
+def _before_knots(table: Floats, d: Floats, values: Floats) -> Floats:
+    """The largest of the `values` of the points from the knot before to each knot, both included."""
+    at = np.searchsorted(d, table[:, KNOT_D])
+    return np.concatenate(([0.0], np.maximum(np.maximum.reduceat(values, at)[:-1], values[at[1:]])))
 
 
 def _knots(table: Floats, error: Floats, pieces: Floats) -> Knots:

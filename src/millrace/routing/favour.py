@@ -20,8 +20,7 @@ from millrace.dex.stable import JexStablePool, StablePool
 from millrace.dex.stableswap import UNIT
 from millrace.dex.steps import in_steps
 from millrace.routing.candidates import Search
-from millrace.routing.compiled import inlined, kernel
-from millrace.routing.net import Floats, FloatTable, Graph, Ints
+from millrace.routing.net import FloatTable, Graph
 from millrace.routing.venue import Trade
 
 _SOLVED = 3.0  # units of 18 decimals: the StableSwap solvers stop within one, fees round down
@@ -30,7 +29,7 @@ _KEPT = 4096  # sums remembered
 
 
 class Favour(NamedTuple):
-    """At most so many units more than its curve a trade gets: counted in what it sells, and in what it buys."""
+    """At most so many units more than its curve a trade gets: counted in what it sells, or in what it buys."""
 
     sold: float
     bought: float
@@ -58,39 +57,6 @@ def favour(trade: Trade) -> Favour:
     raise TypeError(f"no curve is known of pools of kind {pool.kind}")
 
 
-class _Columns(NamedTuple):
-    """The trades with a favour, in columns: ends, spot rate, and what `Favour` says of each."""
-
-    src: Ints
-    dst: Ints
-    rate: Floats
-    sold: Floats
-    bought: Floats
-
-
-@inlined
-def _worth(of: _Columns, scale: Floats, search: Search, k: int) -> float:
-    """What the favour of a trade is worth, scaled."""
-    u, v = of.src[k], of.dst[k]
-    unit_in, unit_out = search.behind[u], search.behind[v]
-    if u == search.sources[0]:
-        unit_in = max(unit_in, search.top)
-    if v == search.sources[0]:
-        unit_out = max(unit_out, search.top)
-    return float(of.sold[k] * unit_in * scale[u] + of.bought[k] * unit_out * scale[v])
-
-
-@kernel
-def _add_up(of: _Columns, scale: Floats, search: Search) -> tuple[float, float]:
-    """The sum of what the favours are worth, and the largest one, in units of the sink."""
-    whole = most = 0.0
-    for k in range(of.src.size):
-        worth = _worth(of, scale, search, k)
-        whole += worth
-        most = max(most, worth)
-    return whole / scale[search.sink], most / scale[search.sink]
-
-
 def list_favours(trades: Iterable[Trade], pause: Callable[[], None] = lambda: None) -> FloatTable:
     """A row for each trade, of what `Favour` says of it. `pause` is called at every step."""
     numbers = chain.from_iterable([favour(trade) for trade in in_steps(trades, pause)])
@@ -101,31 +67,27 @@ class Favours:
     """The favours of all edges of a graph, `rows` those of its trades, see `list_favours`. One thread at a time."""
 
     def __init__(self, graph: Graph, rows: FloatTable) -> None:
+        src, dst, tokens = graph.net.src, graph.net.dst, graph.scale.size
+        sold, bought = rows[graph.original].T
         self._scale = graph.scale
-        ordered = rows[graph.original]
-        edges = np.nonzero(ordered[:, 0] + ordered[:, 1])[0]
-        sold, bought = np.ascontiguousarray(ordered[edges].T)
-        net = graph.net
-        self._of = _Columns(net.src[edges], net.dst[edges], net.rate[edges], sold, bought)
+        # Of each token the units that all trades may gain, and the most that a single one may: each counts one token.
+        self._all = (np.bincount(src, sold, tokens) + np.bincount(dst, bought, tokens)) * graph.scale
+        self._one = np.zeros(tokens)
+        for ends, units in ((src, sold), (dst, bought)):
+            np.maximum.at(self._one, ends, units * graph.scale[ends])
         self._sums: dict[tuple[int, int], tuple[float, float]] = {}  # by source and sink; the last ones
-        self._last: tuple[Search | None, tuple[float, float]] = None, (0.0, 0.0)  # as each asks three times
 
     def _sum(self, search: Search) -> tuple[float, float]:
-        """What `_add_up` says, remembered."""
-        last, found = self._last
-        if last is not search:
-            found = self._of_ends(search)
-            self._last = search, found
-        return found
-
-    def _of_ends(self, search: Search) -> tuple[float, float]:
-        """The same for all searches between two tokens."""
-        ends = int(search.sources[0]), search.sink
-        found = self._sums.get(ends)
+        """What the favours are worth together, and the largest one, in units of the sink; remembered."""
+        source, sink = int(search.sources[0]), search.sink
+        found = self._sums.get((source, sink))
         if found is None:
             if len(self._sums) >= _KEPT:
                 self._sums.clear()
-            found = self._sums[ends] = _add_up(self._of, self._scale, search)
+            worth = search.behind / self._scale[sink]
+            worth[source] = max(search.behind[source], search.top) / self._scale[sink]
+            every = float((self._all * worth).sum())
+            found = self._sums[source, sink] = every, float((self._one * worth).max(initial=0.0))
         return found
 
     def of_one(self, search: Search) -> float:

@@ -8,14 +8,14 @@ from millrace.routing.compiled import inlined, kernel
 from millrace.routing.exchange import FEW, exchange_paths
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
-from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, split_greedy
+from millrace.routing.pathsearch import MAX_PATHS, PathWork, find_single, make_beam, most_of_ends, split_greedy
 from millrace.routing.shares import Room, fees_of, path_share, taken_by
-from millrace.routing.solve import LEVEL, MORE, UPPER, UPPER_PATH, extract, grow, solve
+from millrace.routing.solve import LEVEL, MORE, UPPER, extract, grow, solve
 from millrace.routing.widepath import WideWork
 from millrace.routing.work import EDGES, HOLD, LONG, Work
 
-PAID, LENGTH, SPLIT, ASTRAY, MOST = range(4, 9)  # slots of the report behind those of `solve`
-SLOTS = 9
+PAID, LENGTH, SPLIT, ASTRAY, MOST = range(3, 8)  # slots of the report behind those of `solve`
+SLOTS = 8
 LARGE = 1500  # edges of a net in which a split is looked for among fewer pairs
 PROVEN = 1e-9  # relative: what the bound leaves to a split, if it is no more, is nothing
 A_FEW = 4  # paths exchanged where there may be any number of them, but no long ones: 16 took a half of the time more
@@ -66,7 +66,7 @@ def find(
     single path, unless that has longer ways than `hops`. `report` gets what the flow pays, too (scaled), fees not taken
     off; where one is held against others, they are.
     """
-    solve(net, w, q, room, report)
+    solve(net, w, q, report)
     seeds = w.n[EDGES]
     for e in range(seeds):
         pw.seeds[e] = w.e_edge[e]
@@ -76,7 +76,8 @@ def find(
     bound = paths <= FEW or shortened > 0  # whether a limit that was asked for may bind
     if chunks >= 0:
         floor = left_by(w, room, report[PAID]) * nearly
-        length = find_single(net, pw, q, room, hops, floor) if report[UPPER_PATH] > floor else 0
+        hopeless = q.closed and most_of_ends(net, q) <= floor
+        length = 0 if hopeless else find_single(net, pw, q, room, hops, floor)
         if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
             count = grow(net, w, m, q, pw.single, length, room, paths, hops, edges, flows)
             report[PAID] = paid_by(w) if count > 0 else 0.0

@@ -1,31 +1,28 @@
 """The first working set and its prices.
 
-Where the market has no arbitrage: the pairs that trade at the guessed prices of the two ends, and the best spot
-routes on from there. Else the pairs on the best spot routes.
+The pairs that trade at the guessed prices of the two ends, and the best spot routes on from there.
 """
 
 from __future__ import annotations
 
 import math
 
-from millrace.routing.candidates import Search, largest_from, list_candidates
+from millrace.routing.candidates import Search, is_source, largest_from
 from millrace.routing.compiled import inlined
 from millrace.routing.guess import sink_impact, source_impact
 from millrace.routing.net import Floats, Net
 from millrace.routing.potential import source_rate
-from millrace.routing.work import EDGES, NEARLY, PAIRS, TOKENS, Work, add_edge, add_hold, add_token, reset
+from millrace.routing.work import EDGES, NEARLY, TOKENS, Work, add_edge, add_hold, add_token, reset
 
-FIRST_PAIRS = 16  # token pairs in the first working set
-END_PAIRS = 64  # the same where they trade at the guessed prices of the ends, at each end
+END_PAIRS = 64  # token pairs of the first working set that trade at the guessed prices of the ends, at each end
 FIRST_EDGES = 512
 LEAVES, ARRIVES = 1, 2  # marks of tokens that have a way to the sink, or from the source
 CYCLE_MARGINAL = 0.97  # guess of marginal rate / best spot rate of a cycle
-SPARE = 1.25  # candidates are listed down to a marginal rate that much further from the best spot rate than guessed
 
 
 @inlined
 def first_set(net: Net, w: Work, q: Search) -> None:
-    """Fill the empty working set with the pairs on the best spot routes and guess the prices."""
+    """Fill the empty working set with pairs that trade, and guess the prices."""
     total, wanted, first = 0.0, 0.0, 1.0
     for i in range(q.amounts.size):
         total += q.amounts[i]
@@ -47,47 +44,36 @@ def first_set(net: Net, w: Work, q: Search) -> None:
         w.n_buy[q.sink] = 0
         w.t_s[1] = max(w.t_s[1], 1.0)
         add_hold(w)
-    level = first * last
-    if q.closed:
-        chosen = _end_pairs(net, w, q, first, last)
-    else:
-        list_candidates(net, w, q, max(1.0 - SPARE * (1.0 - level), 0.5 * level) * q.top)
-        chosen = _best_pairs(net, w, q)
-    _add_pair_tokens(net, w, q, chosen, level * q.top, last)
+    chosen = _end_pairs(net, w, q, last)
+    _add_pair_tokens(net, w, q, chosen, first * last * q.top, last)
     _expand_pairs(net, w, chosen)
 
 
 @inlined
-def _best_pairs(net: Net, w: Work, q: Search) -> int:
-    """Choose the pairs on the best spot routes; returns how many."""
-    for i in range(w.n[PAIRS]):
-        w.c_edge[i] = w.l_pair[i]
-        w.c_token[i] = w.l_from[i]
-        w.c_score[i] = q.ahead[w.l_from[i]] * net.prate[w.l_pair[i]] * q.behind[net.pdst[w.l_pair[i]]]
-    return largest_from(w, 0, w.n[PAIRS], FIRST_PAIRS)
-
-
-@inlined
-def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
+def _end_pairs(net: Net, w: Work, q: Search, last: float) -> int:
     """Choose the pairs that trade at the guessed prices of the ends, with the best spot routes on from there.
 
-    `first` and `last` are the parts of the rates that remain at the source and at the sink. Returns how many.
+    `last` is the part of the sink's rate that remains. Returns how many.
     """
-    source, sink, count = q.sources[0], q.sink, 0
-    for k in range(net.pptr[source], net.pptr[source + 1]):
-        w.c_edge[count], w.c_token[count] = k, source
-        w.c_score[count] = net.prate[k] * q.behind[net.pdst[k]]
-        if w.c_score[count] > first * q.top:
-            count += 1
-    count = largest_from(w, 0, count, END_PAIRS)
-    sold = count
+    sink, count = q.sink, 0
+    for i in range(q.sources.size):
+        source, before = q.sources[i], count
+        price = w.t_s[1 + i] * w.t_s[1 + i] / last
+        for k in range(net.pptr[source], net.pptr[source + 1]):
+            w.c_edge[count], w.c_token[count] = k, source
+            w.c_score[count] = net.prate[k] * q.behind[net.pdst[k]]
+            if w.c_score[count] > price:
+                count += 1
+        count = before + largest_from(w, before, count - before, END_PAIRS)
+        w.n_mark[source] = LEAVES | ARRIVES
+    sold, price = count, 1.0 if q.cycle else last * q.top
     for k in range(net.pptr[sink], net.pptr[sink + 1]):
         w.c_edge[count], w.c_token[count] = net.popp[k], net.pdst[k]
         w.c_score[count] = net.pback[k] * q.ahead[net.pdst[k]]
-        if w.c_score[count] > last * q.top and net.pdst[k] != source:
+        if w.c_score[count] > price and not is_source(w, q, net.pdst[k]):
             count += 1
     count = sold + largest_from(w, sold, count - sold, END_PAIRS)
-    w.n_mark[source], w.n_mark[sink] = LEAVES | ARRIVES, LEAVES | ARRIVES
+    w.n_mark[sink] = LEAVES | ARRIVES
     for i in range(sold, count):
         w.n_mark[w.c_token[i]] |= LEAVES
     for i in range(sold):
@@ -95,7 +81,9 @@ def _end_pairs(net: Net, w: Work, q: Search, first: float, last: float) -> int:
     ends = count
     count = _add_ways(net, w, q, 0, sold, count, True)
     count = _add_ways(net, w, q, sold, ends, count, False)
-    w.n_mark[source], w.n_mark[sink] = 0, 0  # also where no pair of theirs was chosen
+    w.n_mark[sink] = 0  # also where no pair of theirs was chosen
+    for source in q.sources:
+        w.n_mark[source] = 0
     for i in range(count):
         w.n_mark[w.c_token[i]] = 0
         w.n_mark[net.pdst[w.c_edge[i]]] = 0

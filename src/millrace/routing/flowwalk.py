@@ -2,7 +2,7 @@
 
 Plans of hundreds of pools take Python longer to walk than the search takes to find them. Where the kernel does not know
 what a trade pays, in curved pools or where slices of fees may sell for nothing, it stops, is told, and goes on. Whole
-walks are left to Python where pools are met twice, and for amounts of more than `BITS` bits.
+walks are left to Python where pools are met twice or refuse a trade, and for amounts of more than `BITS` bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from millrace.dex import aggregator_contract as contract
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.execution import FEW_REFUSED, FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
+from millrace.routing.execution import FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.outlets import NONE, Outlets
@@ -29,7 +29,7 @@ from millrace.routing.work import MAX_EDGES
 WORD = (1 << 64) - 1
 ALL, FIXED, PPM = contract.ALL, contract.FIXED, contract.PPM
 MILLION = contract.MILLION
-DONE, REFUSED, TOO_LONG, OTHER, ASK = range(5)  # what becomes of a trade or walk
+DONE, TOO_LONG, OTHER, ASK = range(4)  # what becomes of a trade or walk
 START = -1  # in the place of the trade that a walk has asked for
 
 
@@ -39,9 +39,8 @@ class Walk(NamedTuple):
     By edge of the net: `terms`, the exact formula, and `pool`, the number of the pool. By token: what is `held`, the
     flow `left` to sell and the `depth` in pools. By pool: its `outlet`, and whether it has been `used`. By trade in
     execution order:
-    `edge`, `flow`, its `number` in the flow that was asked for, `mode`, `ppm`, and in two rows `sold` and `bought`.
-    `amount` is what goes in, then what comes out; `kept` is the number of trades, `asked` the one whose output is
-    wanted.
+    `edge`, `flow`, `mode`, `ppm`, and in two rows `sold` and `bought`. `amount` is what goes in, then what comes out,
+    `asked` the trade whose output is wanted.
     """
 
     src: Ints
@@ -55,13 +54,11 @@ class Walk(NamedTuple):
     used: Bools
     edge: Ints
     flow: Floats
-    number: Ints
     mode: Ints
     ppm: Ints
     sold: WordTable
     bought: WordTable
     amount: Words
-    kept: Ints
     asked: Ints
 
 
@@ -119,7 +116,7 @@ def _amount(x: Walk, k: int, have: Wide) -> Wide:
 
 @inlined
 def _trade(x: Walk, k: int) -> int:
-    """Make a trade. One that is refused, as it sells or pays nothing, has bought nothing and moves nothing."""
+    """Make a trade."""
     e = x.edge[k]
     a, b = x.src[e], x.dst[e]
     amount = _amount(x, k, (x.held[a, 0], x.held[a, 1]))
@@ -146,12 +143,11 @@ def _trade(x: Walk, k: int) -> int:
 
 @inlined
 def _settle(x: Walk, k: int) -> int:
-    """Move what a trade sells and has bought."""
+    """Move what a trade sells and has bought; OTHER where it sells or pays nothing."""
     a, b = x.src[x.edge[k]], x.dst[x.edge[k]]
     have, amount, paid = (x.held[a, 0], x.held[a, 1]), (x.sold[0, k], x.sold[1, k]), (x.bought[0, k], x.bought[1, k])
     if paid[0] | paid[1] == 0 or less(have, amount):
-        x.bought[0, k], x.bought[1, k] = 0, 0
-        return REFUSED
+        return OTHER
     x.held[a, 0], x.held[a, 1] = minus(have, amount)
     x.held[b, 0], x.held[b, 1] = plus((x.held[b, 0], x.held[b, 1]), paid)
     return DONE if x.held[b, 0] >> np.uint64(BITS - 64) == 0 else OTHER
@@ -161,72 +157,24 @@ def _settle(x: Walk, k: int) -> int:
 def walk_flow(x: Walk, edges: Ints, inputs: Floats, source: int, sink: int, hops: int, whole: float, at: int) -> int:
     """Walk a flow with `amount`, its trades given by their edges and inputs; DONE with all columns filled, or why not.
 
-    Trades too thin for integers are left out, as `execute` does it; `hops` is for the flow as it was.
     `whole` is the flow that stands for all of the amount, for cycles; 0 for others. At first `at` is START. ASK: to go
     on, write what trade `asked` buys for what it has sold into `bought`, and call again with `at` that trade.
     """
     count = edges.size
     if at == START:
-        x.kept[0] = count
         for k in range(count):
-            x.edge[k], x.flow[k], x.number[k] = edges[k], inputs[k], k
-    end = _walk_once(x, x.kept[0], source, sink, hops if x.kept[0] == count else x.kept[0], whole, at)
-    while end == REFUSED:
-        x.kept[0] = _leave_out(x, x.kept[0], sink)
-        end = _walk_once(x, x.kept[0], source, sink, x.kept[0], whole, START) if x.kept[0] > 0 else OTHER
-    return end
-
-
-@kernel
-def _leave_out(x: Walk, count: int, sink: int) -> int:
-    """Leave out trades that have bought nothing, as many as `Refused.few` says, and those that then lead nowhere.
-
-    Returns how many are left.
-    """
-    refused = 0
-    for k in range(count):
-        refused += x.bought[0, k] | x.bought[1, k] == 0
-    out = refused if refused * FEW_REFUSED <= count else (refused + 1) // 2
-    for k in range(count):
-        x.mode[k] = DONE
-        if out > 0 and x.bought[0, k] | x.bought[1, k] == 0:
-            x.mode[k] = REFUSED
-            out -= 1
-        x.depth[x.src[x.edge[k]]] = 0
-        x.depth[x.dst[x.edge[k]]] = 0
-    x.depth[sink] = 1  # marks tokens that a later trade sells
-    for k in range(count - 1, -1, -1):
-        if x.mode[k] == DONE and x.depth[x.dst[x.edge[k]]] == 0:
-            x.mode[k] = REFUSED
-        elif x.mode[k] == DONE:
-            x.depth[x.src[x.edge[k]]] = 1
-    kept = 0
-    for k in range(count):
-        if x.mode[k] == DONE:
-            x.edge[kept], x.flow[kept], x.number[kept] = x.edge[k], x.flow[k], x.number[k]
-            kept += 1
-    return kept
-
-
-@kernel
-def _walk_once(x: Walk, count: int, source: int, sink: int, hops: int, whole: float, at: int) -> int:
-    """Walk the first `count` trades. REFUSED: those that bought nothing were refused, the others walked."""
-    if at == START:
+            x.edge[k], x.flow[k] = edges[k], inputs[k]
         _forget(x, count)
         _choose_modes(x, count, source, whole)
         x.held[source, 0], x.held[source, 1] = x.amount[0], x.amount[1]
     for k in range(max(at, 0), count):
         made = _settle(x, k) if k == at else _trade(x, k)
-        if made == OTHER:
-            return OTHER
         if x.depth[x.dst[x.edge[k]]] > hops:
             return TOO_LONG
         if made == ASK:
             x.asked[0] = k
-            return ASK
-    for k in range(count):
-        if x.bought[0, k] | x.bought[1, k] == 0:
-            return REFUSED
+        if made != DONE:
+            return made
     x.amount[0], x.amount[1] = x.held[sink, 0], x.held[sink, 1]
     return DONE if x.amount[0] | x.amount[1] > 0 else OTHER
 
@@ -241,13 +189,13 @@ class FlowWalker:
         self._walk = Walk(
             net.src, net.dst, tables.terms, tables.pool, tables.outlet,
             np.zeros((tokens, 2), np.uint64), np.zeros(tokens), np.zeros(tokens, np.int32),
-            np.zeros(tables.outlet.size, np.bool_), np.zeros(most, np.int32), np.zeros(most), np.zeros(most, np.int32),
+            np.zeros(tables.outlet.size, np.bool_), np.zeros(most, np.int32), np.zeros(most),
             self._modes[0], self._modes[1], self._words[:2], self._words[2:],
-            np.zeros(2, np.uint64), np.zeros(1, np.int32), np.zeros(1, np.int32),
+            np.zeros(2, np.uint64), np.zeros(1, np.int32),
         )  # fmt: skip
 
     def walk(self, flow: Flow, search: Search, amount_in: int, hops: int) -> Walked | None:
-        """The walked plan of a flow; None where Python has to walk it. Trades too thin for integers are dropped.
+        """The walked plan of a flow; None where Python has to walk it, as where a trade is too thin for integers.
 
         Raises `PlanError` if a path of it uses more than `hops` pools.
         """
@@ -259,7 +207,7 @@ class FlowWalker:
         source, at = int(search.sources[0]), START
         while (end := walk_flow(x, flow.edges, flow.inputs, source, search.sink, hops, whole, at)) == ASK:
             at = int(x.asked[0])
-            if not self._tell(flow.trades[int(x.number[at])], at):
+            if not self._tell(flow.trades[at], at):
                 return None
         if end == TOO_LONG:
             raise PlanError("a path of the flow uses too many pools")
@@ -279,9 +227,7 @@ class FlowWalker:
 
     def _walked(self, trades: Sequence[Trade], amount_in: int) -> Walked:
         """The plan as the kernel has left it."""
-        x, count = self._walk, int(self._walk.kept[0])
-        if count < len(trades):
-            trades = [trades[k] for k in x.number[:count].tolist()]
+        x, count = self._walk, len(trades)
         upper_sold, lower_sold, upper_bought, lower_bought = self._words[:, :count].tolist()
         sold = [upper << 64 | lower for upper, lower in zip(upper_sold, lower_sold, strict=True)]
         bought = [upper << 64 | lower for upper, lower in zip(upper_bought, lower_bought, strict=True)]

@@ -64,12 +64,11 @@ class Ways(NamedTuple):
 class Found(NamedTuple):
     """What one search has found, and the bound on the output of any plan; amounts are scaled.
 
-    `upper_path` bounds what a single path leaves after its fee, `paid` is what the flow is
-    thought to pay. There is a single path only if it pays nearly as much, and a split only if it could pay more.
+    `paid` is what the flow is thought to pay. There is a single path only if it pays nearly as much, and a split only
+    if it could pay more.
     """
 
     upper: float
-    upper_path: float
     paid: float
     flow: Flow
     single: list[Trade]
@@ -174,9 +173,9 @@ class KernelSearch:
     def _found(self, count: int, search: Search) -> Found:
         """What the report says of a search with so many trades in its flow."""
         path_work = self._memory()[2]
-        upper, _, _, upper_path, paid, length, parts, *_ = self._report.tolist()
+        upper, _, _, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
-        return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
+        return Found(upper, paid, flow, single, self._split(path_work, int(parts), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""

@@ -8,7 +8,6 @@ from millrace.routing.linear import inverse_norm
 from millrace.routing.net import Net
 from millrace.routing.newton import factor_hessian, minimise, settle_flows
 from millrace.routing.ranking import nth_largest
-from millrace.routing.rows import count_trades, passes
 from millrace.routing.shares import WHOLE, Room, fee_of, share_of, taken_by
 from millrace.routing.work import EDGES, HOLD, LONG, TOKENS, Work
 
@@ -307,7 +306,7 @@ def prune(net: Net, w: Work, sources: int, room: Room, paths: int) -> bool:
         if taken > WHOLE:
             _weigh(w, room)
         elif fits:
-            paying = _weigh_by_fees(w, room, sources)
+            paying = _weigh_by_fees(w, room)
             if paying >= used:
                 return True
             target = max(paying, keep) if used > 16 and attempt <= 30 else used - 1
@@ -331,29 +330,15 @@ def _weigh(w: Work, room: Room) -> None:
 
 
 @inlined
-def _weigh_by_fees(w: Work, room: Room, sources: int) -> int:
-    """Rank edges by what they earn for the fee that goes with their row; how many earn it."""
-    count_trades(w)
+def _weigh_by_fees(w: Work, room: Room) -> int:
+    """Rank edges by what they earn for their fee; how many earn it."""
     paying = 0
     for e in range(w.n[EDGES]):
-        if w.e_use[e] and not passes(w, w.e_a[e], sources):
-            fee, last = fee_of(w, room, e), e
-            while passes(w, w.e_b[last], sources):
-                last = w.t_queue[w.e_b[last]]
-                fee += fee_of(w, room, last)
-            last = e
-            paying += _earns(w, last, fee)
-            while passes(w, w.e_b[last], sources):
-                last = w.t_queue[w.e_b[last]]
-                paying += _earns(w, last, fee)
+        if w.e_use[e]:
+            fee = fee_of(w, room, e)
+            w.e_loss[e] = w.e_loss[e] / fee if fee > 0.0 else 1e300
+            paying += w.e_loss[e] >= 1.0
     return paying
-
-
-@inlined
-def _earns(w: Work, e: int, fee: float) -> bool:
-    """Divide an edge's loss by its fee; whether it is worth that."""
-    w.e_loss[e] = w.e_loss[e] / fee if fee > 0.0 else 1e300
-    return bool(w.e_loss[e] >= 1.0)
 
 
 @inlined

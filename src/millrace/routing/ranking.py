@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from millrace.routing.bits import order_of
-from millrace.routing.compiled import inlined, kernel
+from millrace.routing.compiled import kernel
 from millrace.routing.net import Floats
 
 
@@ -30,13 +29,3 @@ def nth_largest(values: Floats, count: int, n: int) -> float:
         else:
             break
     return float(values[place])
-
-
-@inlined
-def bucket_of(value: float, most: float, buckets: int) -> int:
-    """The bucket of a value of at most `most`: 0 for the largest ones, the last one for all that are much smaller.
-
-    The upper bits of a positive float64 grow with it; 128 buckets share each power of two.
-    """
-    above = (order_of(most) >> 45) - (order_of(value) >> 45)
-    return min(max(above, 0), buckets - 1)

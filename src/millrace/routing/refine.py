@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from millrace.routing.candidates import Search, list_candidates
-from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, add_columns, marginal, price_tokens, sweep
+from millrace.routing.candidates import Search
+from millrace.routing.columns import NEWTON_STEPS, TOLERANCE, add_columns, marginal, sweep
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.moves import LONGEST, Moves, best_addition, best_exchange, list_moves, make_move, weigh_moves
 from millrace.routing.net import Net
@@ -61,12 +61,7 @@ def refine(net: Net, w: Work, m: Moves, q: Search, room: Room, paths: int, hops:
 def _widen(net: Net, w: Work, room: Room, q: Search) -> None:
     """Exchange the dead edges for those that would trade at the route's own prices."""
     compact(w, q.sources.size, 0.0)
-    level = marginal(net, w, q)
-    if q.closed:
-        list_profitable(net, w, q, level)
-    else:
-        list_candidates(net, w, q, level - 0.2 * abs(q.top - level))
-        price_tokens(net, w, q, level)
+    list_profitable(net, w, q, marginal(net, w, q))
     count, _ = sweep(net, w)
     first = w.n[EDGES]
     add_columns(net, w, q, count)

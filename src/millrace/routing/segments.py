@@ -17,6 +17,7 @@ from millrace.routing.edge import segment_out
 from millrace.routing.net import Floats, FloatTable, Ints
 
 D, GROSS, SLOPE, WORTH, FEE, FEE_SLOPE = range(6)  # columns of points
+COLUMNS = 6
 KNOT_D, KNOT_Y, KNOT_SLOPE, KNOT_K1, KNOT_K2 = range(5)  # columns of knots
 
 _STEPS = 100
@@ -28,22 +29,15 @@ _SETTLED = 1e-15
 _FLAT = 0.5  # how uneven balances are about where StableSwap begins to bend
 
 
-def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float, count: int) -> FloatTable:
-    """Points of StableSwap's curve, without fee and in scaled units, until the part `least` of coin j is left.
+@kernel
+def stable_points(xp: Floats, i: int, j: int, d: float, ann: float, least: float, points: FloatTable) -> None:
+    """Write points of StableSwap's curve, without fee and in scaled units, until the part `least` of coin j is left.
 
     Solves `ann sum(x) + D = ann D + P` with `P = D^(n+1) / (n^n prod(x))` for coin i by Newton's method. Were the sum
     of both coins constant, the points would lie even in the inverse hyperbolic sine of how uneven they are: close
     where the curve is flat and around its bend. The pool's worth is that of all balances at the marginal prices, in
     coin j.
     """
-    points = np.zeros((count, 6))
-    _fill_stable(xp, i, j, d, ann, least, points)
-    return points
-
-
-@kernel
-def _fill_stable(xp: Floats, i: int, j: int, d: float, ann: float, least: float, points: FloatTable) -> None:
-    """Write the points of a StableSwap pool."""
     n, count = xp.size, points.shape[0]
     both = xp[i] + xp[j]
     first = math.asinh(math.log(xp[i] / xp[j]) / _FLAT)
@@ -97,24 +91,17 @@ def _most_sold(y: float, amp: float, gamma: float) -> float:
     return high
 
 
+@kernel
 def crypto_points(
-    x: float, y: float, amp: float, gamma: float, fees: tuple[float, float, float], least: float, count: int
-) -> FloatTable:
-    """Points of CryptoSwap's curve for two coins, in units of D, from the balances `x`, `y` on: x rises to `y = least`.
+    x: float, y: float, amp: float, gamma: float, fees: tuple[float, float, float], least: float, points: FloatTable
+) -> int:
+    """Write points of CryptoSwap's curve for two coins, in units of D, from the balances `x`, `y` on; how many.
 
+    There x rises until y is `least`.
     `amp` is A n^n, `fees` are the least and the largest fee rate and the fee's gamma. The points lie even in the
     inverse hyperbolic sine of how uneven the balances are, over the width of the pool's peg: close around it, and
     geometric far from it.
     """
-    points = np.zeros((count, 6))
-    return points[: _fill_crypto(x, y, amp, gamma, fees, least, points)]
-
-
-@kernel
-def _fill_crypto(
-    x: float, y: float, amp: float, gamma: float, fees: tuple[float, float, float], least: float, points: FloatTable
-) -> int:
-    """Write the points of a CryptoSwap pool; returns how many there are."""
     mid, out, fee_gamma = fees
     count = points.shape[0]
     width = math.sqrt(min(gamma, fee_gamma))
@@ -151,7 +138,8 @@ def _fill_crypto(
     return reached
 
 
-def gain_in_pieces(points: FloatTable, stays: float) -> Floats:
+@kernel
+def gain_in_pieces(points: FloatTable, stays: float, gains: Floats) -> None:
     """What a trade pays more, relative, if it is made in any number of pieces instead of one, at each point.
 
     A piece pays the fee rate of the state it ends in, so the least one that is still to come. Of the fees the part
@@ -160,13 +148,6 @@ def gain_in_pieces(points: FloatTable, stays: float) -> Floats:
     (Euler's theorem). To first order in the fee that is the integral below; what the fees of the gain bring in turn
     is a geometric series in the fee.
     """
-    gains = np.zeros(len(points))
-    _fill_gains(points, stays, gains)
-    return gains
-
-
-@kernel
-def _fill_gains(points: FloatTable, stays: float, gains: Floats) -> None:
     largest = 0.0
     for k in range(1, points.shape[0]):
         fee, gross, worth = points[k, FEE], points[k, GROSS], points[k, WORTH]
@@ -263,34 +244,9 @@ def _chord(d: Floats, y: Floats, hull: Ints, k: int) -> float:
     return rise / length
 
 
-def before_knots(knots: FloatTable, d: Floats, values: Floats) -> Floats:
-    """The largest of the `values` of the points from the knot before to each knot."""
-    result = np.zeros(len(knots))
-    _fill_before(knots, d, values, result)
-    return result
-
-
 @kernel
-def _fill_before(knots: FloatTable, d: Floats, values: Floats, result: Floats) -> None:
-    point = 0
-    for k in range(1, knots.shape[0]):
-        while point < d.size and d[point] < knots[k - 1, KNOT_D]:
-            point += 1
-        at = point
-        while at < d.size and d[at] <= knots[k, KNOT_D]:
-            result[k] = max(result[k], values[at])
-            at += 1
-
-
-def deviations(knots: FloatTable, d: Floats, y: Floats) -> Floats:
-    """How far the segments are from points of the curve, relative."""
-    result = np.zeros(d.size)
-    _fill_deviations(knots, d, y, result)
-    return result
-
-
-@kernel
-def _fill_deviations(knots: FloatTable, d: Floats, y: Floats, result: Floats) -> None:
+def deviations(knots: FloatTable, d: Floats, y: Floats, off: Floats) -> None:
+    """How far the segments are from points of the curve, relative: write it for each point."""
     k = 0
     for point in range(d.size):
         while k < knots.shape[0] - 2 and d[point] > knots[k + 1, KNOT_D]:
@@ -298,4 +254,4 @@ def _fill_deviations(knots: FloatTable, d: Floats, y: Floats, result: Floats) ->
         if y[point] > 0.0 and d[point] <= knots[k + 1, KNOT_D]:
             along = d[point] - knots[k, KNOT_D]
             out = knots[k, KNOT_Y] + segment_out(knots[k, KNOT_SLOPE], knots[k, KNOT_K1], knots[k, KNOT_K2], along)
-            result[point] = abs(out / y[point] - 1.0)
+            off[point] = abs(out / y[point] - 1.0)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 
 from millrace.routing.astray import profit_astray
-from millrace.routing.candidates import Search, is_source, list_candidates
+from millrace.routing.candidates import Search
 from millrace.routing.columns import (
     NEWTON_STEPS,
     TOLERANCE,
     generate,
     is_full,
     marginal,
-    price_tokens,
     worth_of_input,
 )
 from millrace.routing.compiled import inlined, kernel
@@ -20,18 +19,16 @@ from millrace.routing.edge import best_profit, edge_out, knot_at
 from millrace.routing.moves import Moves
 from millrace.routing.net import Floats, Ints, Net
 from millrace.routing.newton import minimise, settle_flows
-from millrace.routing.pathsearch import most_of_ends
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import drop_far, make_acyclic, order_edges, prune, shorten, trim
 from millrace.routing.refine import refine
 from millrace.routing.shares import Room
-from millrace.routing.work import HOLD, NEARLY, PAIRS, TOKENS, Work, add_edge, add_token, compact, reset
+from millrace.routing.work import HOLD, NEARLY, PAIRS, Work, add_edge, add_token, compact, reset
 
-UPPER, MORE, LEVEL, UPPER_PATH = range(4)  # slots of the report
+UPPER, MORE, LEVEL = range(3)  # slots of the report
 LOOSE = 1e-6  # a bound this much (relative) above the working set's value deserves better prices
 FIT_ROUNDS = 8
 LARGER = 1.02  # times a trade is the most it grows by if it is made in pieces
-FAR_BELOW = 0.9  # of the split's value: a single path that pays less needs no sharper bound
 UNREACHED = 1e300  # price of a token that nothing can reach: it has nothing to sell
 
 
@@ -54,8 +51,8 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
         # Of a full set what is missing makes the bound loose, not the prices.
         if bound <= value * (1.0 + LOOSE) or is_full(w):
             return bound + more, more
-    list_candidates(net, w, q, 0.0)
-    price_tokens(net, w, q, level)
+    else:
+        list_profitable(net, w, q, level)
     _clamp_prices(net, w, q, level)
     for i in range(q.sources.size):
         w.n_price[q.sources[i]] = w.t_s[1 + i] * w.t_s[1 + i]
@@ -74,55 +71,6 @@ def upper_bound(net: Net, w: Work, q: Search, value: float) -> tuple[float, floa
         if total + profit + more < bound:  # any prices give a bound
             bound, besides = total + profit + more, more
     return bound, besides
-
-
-@kernel
-def bound_of_path(net: Net, w: Work, q: Search, room: Room) -> float:
-    """An upper bound of what any single path could leave after its fee, where the profitable pairs are listed.
-
-    At any prices an output is at most the worth of the input and the best profits of the edges on the way (weak
-    duality); with those of all edges that is the bound of a split. One path has one edge at either end, few between,
-    and each takes its fee from what it earns.
-    """
-    first, last = 0.0, 0.0
-    w.best[:] = 0.0
-    w.t_step[:] = 0.0
-    for i in range(w.n[PAIRS]):
-        k = w.l_pair[i]
-        price, bought = w.n_price[w.l_from[i]], w.n_paid[net.pdst[k]]
-        sa, sb = math.sqrt(price), math.sqrt(bought)
-        for e in range(net.pe0[k], net.pe1[k]):
-            if net.rate[e] * bought <= price:
-                break
-            profit = best_profit(net, e, sa, sb, w.point)
-            if net.curve[e] >= 0:
-                profit += bought * w.point[1] * net.kerr[knot_at(net, net.curve[e], w.point[0])]
-            profit -= room.fee[e] * room.price if room.price > 0.0 else 0.0
-            if is_source(w, q, w.l_from[i]):
-                first = max(first, profit)
-            elif net.pdst[k] == q.sink:
-                last = max(last, profit)
-            elif w.n_sell[w.l_from[i]] >= 0:  # of a token's edges a path has one
-                w.t_step[w.n_sell[w.l_from[i]]] = max(w.t_step[w.n_sell[w.l_from[i]]], profit)
-            else:
-                _keep_largest(w, profit)
-    for local in range(w.n[TOKENS]):
-        _keep_largest(w, w.t_step[local])
-    between = 0.0
-    for place in range(w.best.size):
-        between += w.best[place]
-    return float(worth_of_input(w, q) + (first + last + between) / w.unit[0])
-
-
-@inlined
-def _keep_largest(w: Work, profit: float) -> None:
-    """Keep the largest profits in `best`, sorted."""
-    place = 0
-    if profit > w.best[0]:
-        while place + 1 < w.best.size and w.best[place + 1] < profit:
-            w.best[place] = w.best[place + 1]
-            place += 1
-        w.best[place] = profit
 
 
 @kernel
@@ -252,20 +200,14 @@ def _price_leaves(net: Net, w: Work, sink: int) -> None:
 
 
 @kernel
-def solve(net: Net, w: Work, q: Search, room: Room, report: Floats) -> None:
+def solve(net: Net, w: Work, q: Search, report: Floats) -> None:
     """Solve the dual of `q` over the net; leaves a working set without circulations, of the edges that matter.
 
-    `report` gets the upper bounds of the output of any split over the net and of what a single path leaves after its
-    fee (scaled), and the pruning level.
+    `report` gets the upper bound of the output of any split over the net (scaled), and the pruning level.
     """
     value, listed = generate(net, w, q)
-    report[UPPER_PATH] = 1e300
-    if q.closed:
-        if not listed:
-            list_profitable(net, w, q, marginal(net, w, q))
-        report[UPPER_PATH] = most_of_ends(net, q)
-        if report[UPPER_PATH] > FAR_BELOW * value * w.unit[0]:
-            report[UPPER_PATH] = min(report[UPPER_PATH], bound_of_path(net, w, q, room) * w.unit[0])
+    if q.closed and not listed:
+        list_profitable(net, w, q, marginal(net, w, q))
     bound, besides = upper_bound(net, w, q, value)
     report[UPPER], report[MORE] = bound * w.unit[0], besides * w.unit[0]
     report[LEVEL] = marginal(net, w, q)

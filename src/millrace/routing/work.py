@@ -16,21 +16,19 @@ from millrace.routing.scratch import make, sized
 MAX_EDGES = 1024
 MAX_HOPS = 16  # pools of one path, whatever is asked for
 LEVELS = MAX_HOPS + 1  # numbers of pools from none on
-MOST_BETWEEN = 14  # edges of a path but the first and the last
 MAX_TOKENS = 320
-BUCKETS = 4096  # of numbers by size, in which the largest are looked for
 NEARLY = 0.9995  # how near an edge is to trade to be worth a place in the working set, in square roots of rates
 # An edge between the two faces of one token (arbitrage): keeping the input instead of trading it.
 HOLD = -1
 HOLD_DEPTH = 1e10
 
-EDGES, TOKENS, CURVES, LISTED, PAIRS, ITERATIONS, OUTSIDE, LONG = range(8)  # slots of Work.n
+EDGES, TOKENS, CURVES, PAIRS, ITERATIONS, LONG = range(6)  # slots of Work.n
 
 
 class Work(NamedTuple):
     """Arrays by local edge (`e…`), by local token (`t…`) and by token of the net (`n…`)."""
 
-    n: Longs = sized(8)
+    n: Longs = sized(6)
     unit: Floats = sized(1)  # [0]: scaled amount of one unit of flow
     e_edge: Ints = sized(MAX_EDGES)  # edge of the net, or HOLD
     e_a: Ints = sized(MAX_EDGES)  # local token in
@@ -70,8 +68,6 @@ class Work(NamedTuple):
     n_fetch: Floats = sized("tokens")  # what a token outside the set fetches there
     n_yield: Floats = sized("tokens")  # how much of it is bought there for one unit of value
     n_mark: Ints = sized("tokens")  # scratch, zero between uses
-    floor: Floats = sized(1)  # [0]: best spot rate that routes through a listed token or pair exceed
-    l_token: Ints = sized("tokens")  # listed core tokens
     l_pair: Ints = sized("listed")  # listed pairs
     l_from: Ints = sized("listed")  # the tokens they sell
     t_outside: Ints = sized("tokens")  # tokens outside the working set that have a price of their own
@@ -80,9 +76,7 @@ class Work(NamedTuple):
     c_token: Ints = sized("candidates")
     c_score: Floats = sized("candidates")
     c_level: Floats = sized("candidates")  # scratch
-    c_bucket: Ints = sized(BUCKETS)  # scratch
     point: Floats = sized(3)
-    best: Floats = sized(MOST_BETWEEN)  # scratch
 
 
 def make_work(tokens: int, edges: int) -> Work:
