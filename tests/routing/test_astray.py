@@ -176,3 +176,23 @@ def test_what_edges_astray_promise_is_added_up(algorithm: Algorithm) -> None:
     alone, one, all_of_them = (each / paid[0] - 1.0 for each in paid)
     assert alone <= one < GAIN_ASTRAY
     assert all_of_them > 20 * GAIN_ASTRAY
+
+
+def test_a_small_pool_more_among_few_that_are_off_costs_nobody() -> None:
+    """Where six edges of six hundred are astray, a seventh does not send every question another way."""
+    pools = make_market(300, 501, noise=0.004).pools
+    names = ["TK12X-06606a", "TK107X-d9539b"]
+    before = Router(pools, DictMarket(pools, WRAPPED))
+    assert before._graph.net.astray.size == 6
+    worth = [int(10**18 / 40 * before.rate(WRAPPED, token)) for token in names]
+    deep = next(pool for pool in pools if isinstance(pool, XExchangePool))
+    stray = msgspec.structs.replace(
+        deep, id="more", address=b"m" * 32, tokens=tuple(names), reserves=(worth[0], worth[1] * 105 // 100)
+    )
+    after = Router([*pools, stray], DictMarket([*pools, stray], WRAPPED))
+    for token, amount in (("USDC-c76f1f", 510_529_037_533), ("TK3X-1dbdec", 77_893_123_787_321_344_000)):
+        less, more = (
+            router.forward(token, "TK11X-c9b44a", amount, Limits(100, 30), "hybrid").execution.amount_out
+            for router in (before, after)
+        )
+        assert more >= less * (1 - 1e-5)

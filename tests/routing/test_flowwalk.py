@@ -238,7 +238,7 @@ def test_fixed_amounts_and_parts_are_chosen_as_the_contract_wants_them() -> None
     found = market.walk(market.flow_of(chosen, [1.0] * 6), 3 * 10**6, 2)
     assert found is not None
     assert list(found.modes) == [contract.FIXED, contract.FIXED, contract.ALL, contract.PPM, contract.PPM, contract.ALL]
-    assert found.values[:2] == [999_999, 1_000_002]  # a third and two thirds, each rounded to a millionth
+    assert found.values[:2] == [999_999, 1_000_000]  # a third, and what is left to two thirds
     assert found.values[3:5] == [333_333, 500_000]
 
 

@@ -44,6 +44,18 @@ def test_cycles_earn_no_less_with_more_before_and_after_their_fee(kind: str, see
     assert before > 0
 
 
+@pytest.mark.parametrize(("seed", "token"), [(503, "TK4X-eeaab6"), (501, "WEGLD-bd4d79")])
+def test_ten_times_the_deepest_reserve_earns_what_the_reserve_does(seed: int, token: str) -> None:
+    """Cycles that sell next to nothing of it are found and divided for both alike, to a hundred thousandth."""
+    market = make("mispriced 0.1 %", seed)
+    limits, deepest = usual(market.planner, token), market.planner.router.depth(token)
+    less, more = (
+        net(ask(market.planner, Question(token, token, amount), limits), limits) - amount
+        for amount in (deepest, 10 * deepest)
+    )
+    assert 0 < less <= more * (1 + 1e-5)
+
+
 @pytest.mark.parametrize(
     "question",
     [

@@ -111,3 +111,17 @@ def test_no_answer_is_below_greedy_and_paths_stay_within_their_number() -> None:
         assert found.execution.amount_out >= greedy.execution.amount_out * (1 - 3e-6) - 2
         assert len(split_paths(found.execution.fills, token_in, token_out)) <= limits.paths
     assert pieced > 20
+
+
+def test_no_more_room_is_made_for_pieces_than_they_are_worth() -> None:
+    """Where pieces lack room, whoever asks for fewer paths, which leave them some, is paid no more for it."""
+    pools = make_market(400, 506).pools
+    router = Router(pools, DictMarket(pools, WRAPPED), table=TABLE)
+    question = "USDC-c76f1f", "TK95X-93b84e", 1_603_086_497_726
+    toll = 10**9 * router.rate(WRAPPED, question[1])
+
+    def left(paths: int) -> int:
+        route = router.forward(*question, OPEN._replace(paths=paths, toll=toll), "hybrid")
+        return net_of(route.execution, TABLE, toll)
+
+    assert max(map(left, (18, 19, 20, 21))) <= left(100) * (1 + 1e-5)

@@ -11,7 +11,7 @@ from millrace.dex.constant_product import JexPool
 from millrace.dex.market import DictMarket
 from millrace.dex.pool import Pool
 from millrace.routing.costs import Table
-from millrace.routing.execution import FINE_RESOLUTION, RESOLUTION, execute, execute_paths, portion, portions
+from millrace.routing.execution import RESOLUTION, execute, execute_paths, portion, portions
 from millrace.routing.plan import Execution, Fill, Leg, net_of
 from millrace.routing.router import Limits, Route, Router
 from millrace.routing.venue import Trade
@@ -40,14 +40,14 @@ def test_the_whole_of_an_amount_is_all_of_it(amount: int) -> None:
     assert portion(amount, 0.0) == 0
 
 
-@given(AMOUNTS, FLOWS, st.sampled_from((RESOLUTION, FINE_RESOLUTION)))
-def test_parts_never_come_to_more_than_all(amount: int, flows: list[float], resolution: int) -> None:
-    """Whatever the flows: all parts together are the amount, but for a unit each, and none is more than a step off."""
+@given(AMOUNTS, FLOWS)
+def test_parts_never_come_to_more_than_all(amount: int, flows: list[float]) -> None:
+    """Whatever the flows: all parts together are the amount, and none is more than a step off."""
     whole = sum(flows)
-    parts = portions(amount, flows, whole, resolution)
-    assert sum(parts) == amount if resolution == FINE_RESOLUTION else amount - len(flows) <= sum(parts) <= amount
+    parts = portions(amount, flows, whole)
+    assert sum(parts) == amount
     for part, flow in zip(parts, flows, strict=True):
-        assert abs(part - amount * (flow / whole)) <= 2 * amount / resolution + len(flows)
+        assert abs(part - amount * (flow / whole)) <= 2 * amount / RESOLUTION + len(flows)
 
 
 @settings(max_examples=300)
@@ -73,6 +73,20 @@ def test_paths_beside_a_tiny_one_lose_nothing(digits: int, flows: list[float], c
     paths = [[Trade(pool, 0, 1), *([Trade(back, 0, 1)] if cycle else [])] for pool in pools]
     done = execute_paths(paths, [part / whole for part in parts], A, A if cycle else B, 10**digits)
     assert {pool.id for pool in pools[:-1]} <= {trade.pool.id for trade in done.trades}
+
+
+@settings(max_examples=300)
+@given(st.floats(1e-11, 1e-3), st.integers(24, 36))
+def test_a_part_of_any_size_is_sold_as_it_was_found(part: float, digits: int) -> None:
+    """A pool of which a billionth of the amount is much gets that, as exactly as others, as flow and as path."""
+    small, other = (Trade(pair(name, (A, B), (10**reserve,) * 2), 0, 1) for name, reserve in (("s", 20), ("o", 40)))
+    flows = [part, 1.0 - part]
+    for done in (
+        execute([small, other], flows, {A: 10**digits}, B),
+        execute_paths([[small], [other]], flows, A, B, 10**digits),
+    ):
+        assert done.trades[0] is small
+        assert abs(done.sold[0] / 10**digits / part - 1.0) < 1e-6
 
 
 def ring(scale: int, depths: Sequence[int]) -> list[Pool]:

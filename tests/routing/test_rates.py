@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -61,6 +61,7 @@ def test_what_a_stock_cannot_pay_goes_elsewhere(algorithm: Algorithm) -> None:
     rate=st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)),
     before=st.booleans(),
 )
+@example(share=-4.296875, amount=3922188549467120284484816, rate=(1000000, 14117), before=False)  # 50.48 millionths
 @settings(max_examples=60, deadline=None)
 def test_a_stock_of_any_size_beside_the_amount_is_used(
     algorithm: Algorithm, share: float, amount: int, rate: tuple[int, int], before: bool

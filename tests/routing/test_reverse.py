@@ -171,3 +171,23 @@ def test_the_forward_quote_of_a_reverse_quote_pays_what_was_wanted_where_fees_co
         assert done.gap is not None
         answered += 1
     assert answered > 40
+
+
+@pytest.mark.parametrize(
+    ("token_in", "token_out", "amount"),
+    [
+        ("TK38X-784e8e", "LP16X-1ca474", 7_078_748_414_741_131_582_634_983_424),
+        ("TK24X-8f8e2a", "LP16X-1ca474", 6_049_018_882_775_737_572_792_467_456),
+        ("TK17X-735c3f", "TK7X-8ecf8e", 45_826_888_201_080_956_109_505_691_648),
+        ("TK11X-c9b44a", "TK24X-8f8e2a", 198_787_081_083_465_620_376_256_512),
+    ],
+)
+def test_what_empties_pools_has_a_reverse_quote_with_lp_tokens(token_in: str, token_out: str, amount: int) -> None:
+    """What a forward answer pays for much more than pools hold can be asked for, and costs no more than that."""
+    market = make_market(150, 31, curved=0.3, traded_lp=5)
+    planner = Planner(market.pools, DictMarket(market.pools, WRAPPED))
+    limits = Limits(30, 30, liquidity=True)
+    wanted = planner.forward(token_in, token_out, amount, limits, "hybrid").execution.amount_out
+    done = planner.reverse(token_in, token_out, wanted, limits, "hybrid").execution
+    assert done.amount_out >= wanted
+    assert done.amount_in <= amount * 1.001

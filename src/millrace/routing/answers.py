@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from millrace.routing import costs, pieces
+from millrace.routing import pieces
 from millrace.routing.attempt import Ask, Done, Plans, rounding
 from millrace.routing.candidates import Search
-from millrace.routing.costs import Cost, Table
+from millrace.routing.costs import Cost, Table, total
 from millrace.routing.exactpath import BUDGET, NO_SHARES, PathFinder
 from millrace.routing.execution import Walked
 from millrace.routing.favour import Favours
@@ -177,22 +177,29 @@ class Answers(SpotGraph):
         return _proven(best, upper)
 
     def _in_pieces(self, ask: Ask, best: Done | None, flow: Done | None, deadline: float) -> Done | None:
-        """The better of two plans with large trades in pieces, or one of fewer trades that leaves room for them."""
+        """The better of two plans with large trades in pieces, or one of fewer trades that leaves room for them.
+
+        Room is made for all pieces that lack it, then for the better half of them, as long as that leaves more.
+        """
         found, missing = self._divided(ask, best)
         if flow is not None and flow is not best:
             other, lacking = self._divided(ask, flow)
             if self._plans.better(ask, found, other) is not found:
                 found, missing = other, lacking
-        if not missing.legs or time.monotonic() >= deadline:
-            return found
-        limits = ask.limits._replace(pools=ask.limits.pools - missing.legs, budget=ask.limits.budget.plus(missing, -1))
-        fewer = self._plans.of_flow(ask, self._kernels.another_flow(ask.search, limits))
-        return self._plans.better(ask, found, self._divided(ask, fewer)[0])
+        roomy: Done | None = None
+        while missing and time.monotonic() < deadline:
+            budget = ask.limits.budget.plus(total(missing), -1)
+            limits = ask.limits._replace(pools=ask.limits.pools - len(missing), budget=budget)
+            fewer = self._divided(ask, self._plans.of_flow(ask, self._kernels.another_flow(ask.search, limits)))[0]
+            if roomy is not None and self._plans.better(ask, roomy, fewer) is roomy:
+                break
+            roomy, missing = fewer, missing[: len(missing) // 2]
+        return self._plans.better(ask, found, roomy)
 
-    def _divided(self, ask: Ask, plan: Done | None) -> tuple[Done | None, Cost]:
-        """The plan with large trades in pieces, and what pieces that have no room would take."""
+    def _divided(self, ask: Ask, plan: Done | None) -> tuple[Done | None, list[Cost]]:
+        """The plan with large trades in pieces, and what each piece that has no room would take."""
         if plan is None or self._brought_by_pieces(ask, plan) <= 2.0 * self._least_fee * ask.limits.toll:
-            return plan, costs.NOTHING
+            return plan, []
         return self._plans.in_pieces(ask, plan)
 
     def _brought_by_pieces(self, ask: Ask, best: Done) -> float:

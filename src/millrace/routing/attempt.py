@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from millrace.routing.candidates import Search
-from millrace.routing.costs import NOTHING, Cost, Table, total
+from millrace.routing.costs import Cost, Table, total
 from millrace.routing.execution import Walked, execute, execute_paths, portion
 from millrace.routing.flowwalk import FlowWalker
 from millrace.routing.kernelsearch import Flow
@@ -113,13 +113,13 @@ class Plans:
         most = limits.budget._replace(legs=min(limits.pools, limits.budget.legs))
         return most.plus(total(map(self._planned, trades)), -1)
 
-    def in_pieces(self, ask: Ask, done: Done | None) -> tuple[Done | None, Cost]:
+    def in_pieces(self, ask: Ask, done: Done | None) -> tuple[Done | None, list[Cost]]:
         """The plan with large trades in pieces, if it leaves more that way, and what pieces without room would take.
 
         Cycles are left as they are.
         """
         if not isinstance(done, Walked) or ask.search.cycle:
-            return done, NOTHING
+            return done, []
         toll, spare = ask.limits.toll, partial(self._spare, ask.limits, done.trades)
         counts, missing = pieces_of(done, lambda trade: self._fee(trade) * toll, self._planned, spare)
         if not counts:

@@ -103,13 +103,13 @@ class Cycles(NamedTuple):
     def _parts(self) -> list[int]:
         """Amounts for which cycles are looked for: powers of two from the first that is no less than all there is.
 
-        Those that are asked in any case come first: the largest, and every third of them all, whatever the amount, so
-        that who has more begins with the same.
+        Those that are asked in any case come first: every third of them all, whatever the amount, so that who has more
+        begins with the same.
         """
         most = self.deepest << MOST_OF_CYCLES
         every = [most >> shift for shift in range(CYCLE_PARTS)]
         parts = [part for part in every if 0 < part < 2 * self.amount]
-        wide = {*parts[:1], *every[::CYCLE_STRIDE]}
+        wide = set(every[::CYCLE_STRIDE])
         return sorted(parts, key=lambda part: part not in wide)
 
     def _with_more(self, plans: Iterable[Execution]) -> list[Execution]:

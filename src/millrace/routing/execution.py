@@ -16,15 +16,14 @@ from typing import Any, NamedTuple, cast
 from millrace.dex import aggregator_contract as contract
 from millrace.dex.aggregator_contract import MILLION
 from millrace.dex.pool import Pool, PoolError
+from millrace.routing.compiled import inlined
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import Execution, Fill, Leg, PlanError
 from millrace.routing.stocks import any_stocks, share_stocks, stocks_first, throttle, within_stock
 from millrace.routing.venue import Trade, least_output
 
-# Parts of the input are rounded to these: coarse enough that two searches with nearly the same input, as a reverse
-# quote makes them, give the very same parts; fine enough that a flat optimum loses nothing by it.
-RESOLUTION = 1_000_000
-FINE_RESOLUTION = 1 << 53  # for cycles: the part of the input that earns may be tiny; floats tell no finer ones apart
+RESOLUTION = 1 << 53  # of the input's parts: floats tell no finer ones apart
+FIGURES = 2.0**33 + 1.0  # what is off a float after it has been multiplied by this are all but 20 of its 53 bits
 NEARLY_ALL = 1.0 - 2.0**-40  # flows that add up to so much are all: of some hundred the sum is off by 2^-44 of it
 FEW_REFUSED = 8  # refused trades are few if they are no more than this part of all
 MOST_THROTTLED = 8  # times: up to some per cent of a stock are spared then
@@ -76,22 +75,32 @@ class Walked(NamedTuple):
         return sum(self.worths()) / self.amount_out
 
 
+@inlined
+def rounded(flow: float) -> float:
+    """A flow in 20 bits, so that two searches with nearly the same input, as a reverse quote makes them, tell the same.
+
+    Coarse beside itself, not beside all there is: a tiny part may earn much.
+    """
+    much = flow * FIGURES
+    return much - (much - flow)
+
+
 def portion(amount: int, part: float) -> int:
     """This part of an amount, rounded down: all of it for 1 or more, whatever its size."""
-    return amount * round(min(part, 1.0) * FINE_RESOLUTION) // FINE_RESOLUTION
+    return amount * round(min(part, 1.0) * RESOLUTION) // RESOLUTION
 
 
-def portions(amount: int, flows: Iterable[float], whole: float, resolution: int) -> list[int]:
+def portions(amount: int, flows: Iterable[float], whole: float) -> list[int]:
     """What flows sell of the amount that `whole` stands for: never more than all of it together.
 
     Rounded are the sums: parts that are rounded each could come to more than all, and the last would have too little.
-    At the fine resolution flows that add up to the whole sell all, to the unit; else units are left to a last trade.
+    Flows that add up to the whole sell all, to the unit.
     """
     found, sold, before, rest = [], 0.0, 0, amount
     for flow in flows:
         sold += flow
-        upto = round(sold / whole * resolution) if sold < whole * NEARLY_ALL else resolution
-        found.append(rest if upto == FINE_RESOLUTION else amount * (upto - before) // resolution)
+        upto = round(sold / whole * RESOLUTION) if sold < whole * NEARLY_ALL else RESOLUTION
+        found.append(rest if upto == RESOLUTION else amount * (upto - before) // RESOLUTION)
         before, rest = upto, rest - found[-1]
     return found
 
@@ -185,8 +194,9 @@ def choose_modes(
         after[token] = rest
     fixed.reverse()
     for token, amount in amounts.items():
-        total, resolution = (after.get(token, 0.0), RESOLUTION) if whole is None else (whole, FINE_RESOLUTION)
-        for k, value in zip(fixed, portions(amount, [flows[k] for k in fixed], total, resolution), strict=True):
+        total = after.get(token, 0.0) if whole is None else whole
+        chosen = [rounded(flows[k]) if whole is None else flows[k] for k in fixed]
+        for k, value in zip(fixed, portions(amount, chosen, total), strict=True):
             values[k] = value
     return modes, values
 
@@ -288,10 +298,10 @@ def execute_paths(
     stocks = any_stocks([trade for path, _ in kept for trade in path])
     if stocks:  # the last one takes what is over
         kept.sort(key=lambda each: not any_stocks(each[0]))
-    resolution = FINE_RESOLUTION if keep_rest else RESOLUTION
     while kept:
         total = 1.0 if keep_rest else sum(flow for _, flow in kept)
-        amounts = portions(amount_in, [flow for _, flow in kept], total, resolution)
+        parts = [flow if keep_rest else rounded(flow) for _, flow in kept]
+        amounts = portions(amount_in, parts, total)
         chosen = [path for path, _ in kept]
         amounts = share_stocks(chosen, amounts, keep_rest=keep_rest) if stocks else amounts
         together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None

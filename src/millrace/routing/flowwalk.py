@@ -15,7 +15,7 @@ import numpy as np
 from millrace.dex import aggregator_contract as contract
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
-from millrace.routing.execution import FINE_RESOLUTION, NEARLY_ALL, RESOLUTION, Walked
+from millrace.routing.execution import NEARLY_ALL, RESOLUTION, Walked, rounded
 from millrace.routing.kernelsearch import Flow
 from millrace.routing.net import Bools, Floats, Ints, Words, WordTable
 from millrace.routing.outlets import NONE, Outlets
@@ -91,14 +91,14 @@ def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
             x.mode[k] = PPM
             x.ppm[k] = min(int(np.rint(flow / rest * MILLION)), MILLION - 1) if rest > 0.0 else 0
         x.left[t] = rest
-    total, resolution = (whole, FINE_RESOLUTION) if whole > 0.0 else (x.left[source], RESOLUTION)
+    total = whole if whole > 0.0 else x.left[source]
     amount, zero, sold, before = (x.amount[0], x.amount[1]), np.uint64(0), 0.0, np.uint64(0)
-    unsold, full = amount, (zero, np.uint64(resolution))
+    unsold, full = amount, (zero, np.uint64(RESOLUTION))
     for k in range(count):
         if x.mode[k] == FIXED:
-            sold += x.flow[k]
-            part = np.uint64(np.rint(sold / total * resolution)) if sold < total * NEARLY_ALL else full[1]
-            value = multiply_divide(amount, (zero, part - before), full) if part < full[1] or whole <= 0.0 else unsold
+            sold += x.flow[k] if whole > 0.0 else rounded(x.flow[k])
+            part = np.uint64(np.rint(sold / total * float(RESOLUTION))) if sold < total * NEARLY_ALL else full[1]
+            value = multiply_divide(amount, (zero, part - before), full) if part < full[1] else unsold
             x.sold[0, k], x.sold[1, k] = value
             before, unsold = part, minus(unsold, value)
 

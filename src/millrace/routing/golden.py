@@ -28,7 +28,10 @@ def golden_section(worth: Callable[[float], int]) -> dict[float, int]:
             low, a, worth_a = a, b, worth_b
             b = low + _GOLDEN * (high - low)
             worth_b = ask(b)
-    peak = _peak([(part, float(units)) for part, units in tried.items() if units])
+    most = max(
+        tried.values()
+    )  # floats tell what is less than the best apart, not two amounts of which little is earned
+    peak = _peak([(part, float(units - most)) for part, units in tried.items() if units])
     if peak is not None and peak not in tried:
         ask(peak)
     return tried

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from millrace.routing.costs import NOTHING, Cost, total
+from millrace.routing.costs import Cost, total
 from millrace.routing.execution import Walked
 from millrace.routing.venue import Trade
 
@@ -32,11 +32,12 @@ def in_order(trades: Sequence[Trade]) -> bool:
 
 def pieces_of(
     done: Walked, fee: Callable[[Trade], float], cost: Callable[[Trade], Cost], spare: Callable[[], Cost]
-) -> tuple[list[int], Cost]:
+) -> tuple[list[int], list[Cost]]:
     """In how many pieces each trade leaves most; none where all are best at once.
 
     `fee` is what one more trade of a kind costs, in units of the output, and `cost` what it takes of the transaction,
-    of which all pieces together may take the `spare` part. What those take that it has no room for comes second.
+    of which all pieces together may take the `spare` part. What each of those takes that it has no room for comes
+    second, that which brings most first.
     """
     counts = [1] * len(done.trades)
     moves: list[tuple[float, int]] = []
@@ -47,25 +48,25 @@ def pieces_of(
             moves.append((more, k))
             counts[k] += 1
     if not moves:
-        return [], NOTHING
+        return [], []
     left = spare()
     if total(cost(done.trades[k]) for _, k in moves).within(left):
-        return counts, NOTHING
+        return counts, []
     return _most_worthwhile(done, sorted(moves, reverse=True), cost, left)
 
 
 def _most_worthwhile(
     done: Walked, moves: list[tuple[float, int]], cost: Callable[[Trade], Cost], left: Cost
-) -> tuple[list[int], Cost]:
+) -> tuple[list[int], list[Cost]]:
     """The pieces that bring most, as many as what is `left` has room for; and what those take that it has none for."""
-    counts, missing = [1] * len(done.trades), NOTHING
+    counts, missing = [1] * len(done.trades), list[Cost]()
     for more, k in moves:
         taken = cost(done.trades[k])
-        if not missing.legs and taken.within(left):
+        if not missing and taken.within(left):
             counts[k] += 1
             left = left.plus(taken, -1)
-        elif more > WANTED * done.amount_out and missing.legs < len(done.trades) // 2:
-            missing = missing.plus(taken)
+        elif more > WANTED * done.amount_out and len(missing) < len(done.trades) // 2:
+            missing.append(taken)
         else:
             break
     return counts if max(counts) > 1 else [], missing

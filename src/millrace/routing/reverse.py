@@ -21,6 +21,7 @@ ROUNDS = 24
 MAX_AMOUNT = 10**78  # 2^256, the most that the contract counts, has as many digits
 CLOSE_ENOUGH = 10**6  # the first search stops when it pays at most one part in this too much
 ROUGH = 1000  # the same where an answer takes many milliseconds: its plan, walked with less, comes closer at once
+GROWTH = 4  # times: where answers do not tell what would be enough
 SLOW_ANSWERS = 12  # forward answers that may be asked for there: a number, so that equal questions have equal answers
 SETTLINGS = 8  # plans walked down to the unit, each found for one unit less than the last one
 
@@ -87,12 +88,12 @@ def _with_single(question: Question, best: Route | None, single: Execution) -> R
 
 
 def _bracket(question: Question, spot: float) -> Route | None:
-    """A route that pays enough and hardly more: each forward answer is taken for a constant-product pool."""
+    """A route that pays enough and hardly more: forward answers are taken for points of a constant-product pool."""
     wanted = question.wanted
     guess = max(1, math.ceil(wanted / spot))
     best: Route | None = None
-    low, high = 0, 0
-    close, growth = (ROUGH, 16) if question.slow else (CLOSE_ENOUGH, 4)
+    low, high, points = 0, 0, list[tuple[float, float]]()
+    close = ROUGH if question.slow else CLOSE_ENOUGH
     for attempt in range(ROUNDS):
         route = question.forward(guess)
         paid = 0 if route is None else route.execution.amount_out
@@ -103,11 +104,14 @@ def _bracket(question: Question, spot: float) -> Route | None:
                 break
         else:
             low = max(low, guess)
-        following = _next_input(guess, paid, wanted, spot, growth)
+        if paid:
+            points.append((1.0 / guess, 1.0 / paid))
+        following = _next_input(points, wanted, spot) if paid else guess * GROWTH
         if best is not None and not low < following < high:
-            following = (low + high) // 2
+            following = math.isqrt(low * high) if low else high // 2
         elif best is None:  # from below it would only creep up on the amount: overshoot, shrink later
-            following = max(following, low + 1) + (following * 4**attempt) // CLOSE_ENOUGH
+            following = max(following, low + 1) + following * 4**attempt // close
+            following = max(min(following, guess * GROWTH), low + 1)
         if following in (low, high, guess) or following > MAX_AMOUNT or question.late():
             break
         guess = following
@@ -128,21 +132,16 @@ def _halved(question: Question, best: Route | None) -> Route | None:
     return best
 
 
-def _next_input(amount_in: int, paid: int, wanted: int, spot: float, growth: int) -> int:
-    """A better input: the route seen as one constant-product pool with this spot rate and this output.
+def _next_input(points: list[tuple[float, float]], wanted: int, spot: float) -> int:
+    """A better input: what a constant-product pool that pays as the last two answers do would take for `wanted`.
 
-    `y(x) = spot x / (1 + x / depth)` through the point found; its inverse at `wanted`, or `growth` times the input.
+    Of such a pool `1 / output` is a line over `1 / input`, and with one answer the spot rate tells how steep. `GROWTH`
+    times the input where it would take more.
     """
-    if paid == 0:
-        return amount_in * growth
-    seen = paid / amount_in
-    if seen >= spot:
-        return max(1, amount_in * wanted // paid)
-    depth = amount_in * seen / (spot - seen)
-    limit = spot * depth
-    if wanted >= limit * (1.0 - 1e-12):
-        return amount_in * growth
-    return max(1, math.ceil(wanted * depth / (limit - wanted)))
+    (x, y), steep = points[-1], 1.0 / spot
+    if len(points) > 1 and (y - points[-2][1]) * (x - points[-2][0]) > 0.0:
+        steep = (y - points[-2][1]) / (x - points[-2][0])
+    return max(1, math.ceil(1.0 / max(x + (1.0 / wanted - y) / steep, x / GROWTH)))
 
 
 def shrink(question: Question, done: Execution) -> Execution:

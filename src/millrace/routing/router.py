@@ -43,7 +43,7 @@ from millrace.routing.venue import (
 )
 
 NEAR = 1.1  # times: scales read off a rate that has moved further cost a search a large part of what it finds
-OFTEN = 0.01  # of the trades: with so many astray most questions are put to the whole market
+OFTEN = 0.03  # of the trades: with so many astray most questions are put to the whole market; one in 250 loses by it
 _DESCENTS = 8  # inputs tried in search of the cheapest path
 MANY_HOPS = 10  # pools on a path: what requests may ask for at most, and get unless they ask for less
 GAIN_ASTRAY = 1e-6  # of an answer: what edges astray must promise, a tenth of what anybody may lose by them

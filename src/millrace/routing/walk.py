@@ -21,7 +21,7 @@ from millrace.dex.operations import MIN_OUTPUT, MIN_OUTPUT_JEX_STABLE, zap
 from millrace.dex.pool import Pool, PoolError, Slice
 from millrace.dex.run import VaultError
 from millrace.dex.stable import JexStablePool
-from millrace.routing.execution import FINE_RESOLUTION, choose_modes, drop_dead_ends, portions
+from millrace.routing.execution import choose_modes, drop_dead_ends, portions
 from millrace.routing.outlets import NONE, Outlets
 from millrace.routing.plan import AnyLeg, Execution, Fee, Fill, Leg, LpLeg, LpMove, PlanError, evenly
 from millrace.routing.venue import Trade, least_output
@@ -244,7 +244,7 @@ def sell_paths(walker: Walker, paths: Sequence[tuple[Sequence[Trade], float]], t
     kept, everything = list(paths), walker.balances.get(token, 0) == amount
     while kept:
         done, parts = walker.copy(), [part for _, part in kept]
-        sold = portions(amount, parts, sum(parts), FINE_RESOLUTION)
+        sold = portions(amount, parts, sum(parts))
         for number, ((path, _), value) in enumerate(zip(kept, sold, strict=True)):
             step = contract.FIXED, value
             if everything and number == len(kept) - 1:
