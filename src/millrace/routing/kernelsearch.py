@@ -10,6 +10,7 @@ import numpy as np
 
 from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
+from millrace.routing.exchange import CHUNKS as FIRST_CHUNKS
 from millrace.routing.exchange import exchange_wide, first_paths
 from millrace.routing.find import ASTRAY, LENGTH, MOST, PAID, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, ordered
@@ -19,16 +20,15 @@ from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.scratch import make
 from millrace.routing.shares import Room
-from millrace.routing.solve import LEVEL, UNREACHED, UPPER, price_cycles
+from millrace.routing.solve import LEVEL, UNREACHED, UPPER, grow, price_cycles
 from millrace.routing.venue import Trade
-from millrace.routing.widepath import WideWork, make_wide_work
+from millrace.routing.widepath import WideSearch, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
 FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
-# Exchanges looked for: of few paths where tokens have an order, then where they have none, and then of more paths.
-IN_ORDER, IN_ANY, OF_MORE = 6, 2, 6
+OF_FEW, OF_MORE = 6, 6  # exchanges looked for: of few paths, and then of more
 UNKNOWN = 1e300  # an output for which no ways on are known yet
 COARSE = 1e-6  # relative: what a flow loses in whole units, at most, where it pays what it was thought to
 
@@ -115,25 +115,30 @@ class KernelSearch:
         """
         return self._found(self._find(search, limits, CHUNKS if split else 0, nearly), search)
 
-    def _around(self, search: Search, ways: Ways) -> tuple[Net, Search]:
+    def _around(self, search: Search, ways: Ways, hops: int) -> tuple[Net, Search]:
         """The net where tokens are only sold in one order, that of these paths' and around them; the question there."""
         if self._order is None:
             order = make(Order, tokens=self._net.core.size, pairs=self._net.pdst.size)
             self._order = order, ordered(self._net, order)
         order, within = self._order
-        top = arrange(self._net, within, order, search, *ways, len(ways.lengths))
+        top = arrange(self._net, within, order, search, *ways, len(ways.lengths), hops)
         return within, search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
 
-    def find_in_order(self, search: Search, ways: Ways, limits: Limits) -> Found:
-        """The flow alone where tokens are only sold in one order: that of these paths', and around them.
+    def flow_around(self, search: Search, ways: Ways, limits: Limits) -> Flow:
+        """The flow that begins with some paths and grows in the order around them."""
+        (work, moves, _), (room, paths, hops) = self._memory(), self._within(search, limits)
+        within, there = self._around(search, ways, hops)
+        within_limits, outputs = (room, paths, hops), (self._edges, self._flows)
+        count = grow(within, work, moves, there, *ways, len(ways.lengths), *within_limits, *outputs)
+        return self._flow(count)
 
-        The bound is that of plans in any order.
-        """
-        (work, moves, _), (within, there) = self._memory(), self._around(search, ways)
-        room, paths, hops = self._within(search, limits)
-        outputs = self._edges, self._flows, self._report
-        count = find_in_order(self._net, within, work, moves, search, there, room, paths, hops, *outputs)
-        return self._found(count, search)
+    def flow_in_order(self, search: Search, ways: Ways, limits: Limits) -> tuple[Flow, float]:
+        """The dual's flow in the order around some paths, and a bound (scaled) of plans in any order."""
+        (work, moves, _), (room, paths, hops) = self._memory(), self._within(search, limits)
+        within, there = self._around(search, ways, hops)
+        asked, outputs = (search, there, room, paths, hops), (self._edges, self._flows)
+        count, bound = find_in_order(self._net, within, work, moves, *asked, *outputs)
+        return self._flow(count), bound
 
     def cycle_prices(self, search: Search) -> CyclePrices:
         """Prices at which the cycles of the market earn little; `search` asks for cycles."""
@@ -141,21 +146,17 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, start: Sequence[int], limits: Limits
+        self, look: WideSearch, search: Search, start: Sequence[int], limits: Limits
     ) -> tuple[Split, Ways, float]:
         """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
 
-        They begin with the path `start` and those that chunks go along beside it, and are exchanged in the order around
-        these, in which it takes a third of the time to look for one, and then in any.
+        They begin with the path `start` and those that chunks go along beside it. At first they are few.
         """
         net, work, (room, paths, hops) = self._net, self._memory()[2], self._within(search, limits)
-        few = min(paths, FEWER)
+        few, wide = min(paths, FEWER), look.look(search, float(search.amounts[0]) / FIRST_CHUNKS)
         count = first_paths(net, wide, work, search, room, hops, few, np.array(start, np.int32))
-        within, there = self._around(search, self._ways(work, count))
         wide.known[0] = UNKNOWN
-        count, paid = exchange_wide(within, wide, work, there, room, hops, few, IN_ORDER, count)
-        wide.known[0] = UNKNOWN
-        count, paid = exchange_wide(net, wide, work, search, room, hops, few, IN_ANY, count)
+        count, paid = exchange_wide(net, wide, work, search, room, hops, few, OF_FEW, count)
         if paths > few:
             count, paid = exchange_wide(net, wide, work, search, room, hops, paths, OF_MORE, count)
         return self._split(work, count, search), self._ways(work, count), paid
