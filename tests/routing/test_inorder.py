@@ -92,7 +92,8 @@ def test_the_first_of_several_paths_stays_whole(seed: int, pools: int, noise: fl
     for case in arranged(seed, pools, noise, curved):
         kernels, net = KernelSearch(case.router._graph, case.router._trades, case.router._costs), case.router._graph.net
         look = case.router._wide
-        _, ways, _ = kernels.exchange_wide(look, case.search, case.path.tolist(), Limits(paths=16))
+        found, _ = kernels.exchange_wide(look, case.search, case.path.tolist(), Limits(paths=16))
+        ways = found.thickest_first()
         arrange(net, case.within, case.order, case.search, *ways, len(ways.lengths), HOPS)
         forward = case.order.place[net.src] < case.order.place[net.dst]
         assert forward[ways.edges[0, : ways.lengths[0]]].all()

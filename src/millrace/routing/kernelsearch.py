@@ -28,7 +28,7 @@ from millrace.routing.work import MAX_EDGES, Work, make_work
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
 FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
-OF_FEW, OF_MORE = 6, 6  # exchanges looked for: of few paths, and then of more
+OF_FEW, OF_MORE = 10, 10  # exchanges looked for: of few paths, and then of more
 UNKNOWN = 1e300  # an output for which no ways on are known yet
 COARSE = 1e-6  # relative: what a flow loses in whole units, at most, where it pays what it was thought to
 
@@ -59,6 +59,16 @@ class Ways(NamedTuple):
     def single(cls, edges: Sequence[int], search: Search) -> Ways:
         """One path for all of the amount."""
         return cls(np.array([edges], np.int32), np.array([len(edges)], np.int32), search.amounts)
+
+    @classmethod
+    def left_in(cls, work: PathWork, count: int) -> Ways:
+        """Those that a kernel has left there: they are gone with the next search."""
+        return cls(work.paths[:count], work.length[:count], work.flow[:count])
+
+    def thickest_first(self) -> Ways:
+        """The same, by how much they sell."""
+        order = np.argsort(-self.flows, kind="stable")
+        return Ways(self.edges[order], self.lengths[order], self.flows[order])
 
 
 class Found(NamedTuple):
@@ -127,9 +137,10 @@ class KernelSearch:
     def flow_around(self, search: Search, ways: Ways, limits: Limits) -> Flow:
         """The flow that begins with some paths and grows in the order around them."""
         (work, moves, _), (room, paths, hops) = self._memory(), self._within(search, limits)
+        ways = ways.thickest_first()
         within, there = self._around(search, ways, hops)
-        within_limits, outputs = (room, paths, hops), (self._edges, self._flows)
-        count = grow(within, work, moves, there, *ways, len(ways.lengths), *within_limits, *outputs)
+        asked, outputs = (room, paths, hops), (self._edges, self._flows)
+        count = grow(within, work, moves, there, *ways, len(ways.lengths), *asked, *outputs)
         return self._flow(count)
 
     def flow_in_order(self, search: Search, ways: Ways, limits: Limits) -> tuple[Flow, float]:
@@ -147,8 +158,8 @@ class KernelSearch:
 
     def exchange_wide(
         self, look: WideSearch, search: Search, start: Sequence[int], limits: Limits
-    ) -> tuple[Split, Ways, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
+    ) -> tuple[Ways, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees.
 
         They begin with the path `start` and those that chunks go along beside it. At first they are few.
         """
@@ -159,12 +170,7 @@ class KernelSearch:
         count, paid = exchange_wide(net, wide, work, search, room, hops, few, OF_FEW, count)
         if paths > few:
             count, paid = exchange_wide(net, wide, work, search, room, hops, paths, OF_MORE, count)
-        return self._split(work, count, search), self._ways(work, count), paid
-
-    def _ways(self, work: PathWork, count: int) -> Ways:
-        """The paths of a split, the thickest first."""
-        thickest = np.argsort(-work.flow[:count], kind="stable")
-        return Ways(work.paths[thickest], work.length[thickest], work.flow[thickest])
+        return Ways(work.paths[:count].copy(), work.length[:count].copy(), work.flow[:count].copy()), paid
 
     def impact(self, search: Search, path: Sequence[int], paid: float) -> float:
         """The part of a path's spot rate that all of the amount, which buys so much, costs."""
@@ -175,7 +181,7 @@ class KernelSearch:
         path_work = self._memory()[2]
         upper, _, _, upper_path, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
-        return Found(upper, upper_path, paid, flow, single, self._split(path_work, int(parts), search))
+        return Found(upper, upper_path, paid, flow, single, self.split(Ways.left_in(path_work, int(parts)), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
@@ -200,7 +206,7 @@ class KernelSearch:
         room, paths, hops = self._within(search, limits)
         find_paths(self._net, work, search, room, paths, hops, CHUNKS if split else 0, floor, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
-        return single, self._split(work, int(self._report[SPLIT]), search)
+        return single, self.split(Ways.left_in(work, int(self._report[SPLIT])), search)
 
     def short_of_stock(self, search: Search) -> bool:
         """Whether a pool at a rate could be brought more than it can take."""
@@ -246,14 +252,12 @@ class KernelSearch:
         edges = self._edges[:count].copy()
         return Flow(self._list(edges), edges, self._flows[:count].copy())
 
-    def _split(self, work: PathWork, count: int, search: Search) -> Split:
-        if count == 0:
-            return Split([], [])
-        lengths = work.length[:count].tolist()
-        edges = work.paths[:count, : max(lengths)].tolist()
-        paths = [[self.trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
+    def split(self, ways: Ways, search: Search) -> Split:
+        """Paths as trades."""
+        rows = zip(ways.edges.tolist(), ways.lengths.tolist(), strict=True)
+        paths = [[self.trades[e] for e in row[:length]] for row, length in rows]
         amount = float(search.amounts[0])
-        return Split(paths, [flow / amount for flow in work.flow[:count].tolist()])
+        return Split(paths, [flow / amount for flow in ways.flows.tolist()])
 
     def _list(self, edges: Ints) -> list[Trade]:
         return [*map(self.trades.__getitem__, edges.tolist())]

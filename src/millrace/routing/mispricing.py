@@ -12,12 +12,12 @@ from functools import partial
 from typing import Literal, NamedTuple
 
 from millrace.routing.attempt import Ask, Done, Plans, rounding
-from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Split, Ways
+from millrace.routing.kernelsearch import CyclePrices, KernelSearch, Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.net import Floats
 from millrace.routing.widepath import BETTER, WideSearch
 
-NO_SPLIT = Split([], [])
+SAME = 1e-6  # relative: a split that pays no more or less than this beside the flow is what it has grown to
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 DEEP = 0.1  # of a path's rate, lost to all of the amount: from here on the dual in its own order may be better
 SHALLOW = 1e-3  # the same: up to here a single path leaves nothing to others
@@ -62,22 +62,21 @@ class Mispricing(NamedTuple):
         fee = float(room.fee[edges].sum()) * room.price if room.price > 0.0 else 0.0
         impact = self.kernels.impact(search, edges, paid + fee)
         alone, upper, plan = Ways.single(edges, search), self.prices.bound(search), None
-        split, ways, worth = NO_SPLIT, alone, 0.0
+        ways, worth = alone, 0.0
         if limits.paths > 1 and impact > SHALLOW and time.monotonic() < deadline:
-            starts = [edges]
-            if fee > paid * DEAR and not room.strict:  # a path may be worth its fee with others beside it
-                free = room._replace(price=0.0)
-                starts.append(self.wide.best(search, path_hops(limits), free, (paid + fee) * BETTER)[0])
-            splits = [self.kernels.exchange_wide(self.wide, search, start, limits) for start in starts if start]
-            split, ways, worth = max(splits, key=lambda found: found[2])
+            starts = self._starts(ask, edges, paid, fee)
+            splits = [self.kernels.exchange_wide(self.wide, search, start, limits) for start in starts]
+            ways, worth = max([(alone, 0.0), *splits], key=lambda found: found[1])
         if algorithm != "greedy":
             plan = self.plans.of_flow(ask, self.kernels.flow_around(search, ways, limits))
             if impact > DEEP:
                 flow, bound = self.kernels.flow_in_order(search, alone, limits)
                 plan, upper = better(plan, self.plans.of_flow(ask, flow)), min(upper, bound)
-        if algorithm != "lagrangian" and worth > max(self._scaled(ask, plan), paid) * (1.0 - self.clearly):
-            plan = better(plan, self.plans.of_paths(ask, *split, merge=True))
-        if split.paths and self.kernels.short_of_stock(search):  # where one ends is seen by chunks, and not by slopes
+        left = self._scaled(ask, plan)
+        may_pay_more = worth > max(left, paid) * (1.0 - self.clearly) and abs(worth - left) > SAME * left
+        if algorithm != "lagrangian" and may_pay_more:
+            plan = better(plan, self.plans.of_paths(ask, *self.kernels.split(ways, search), merge=True))
+        if worth > 0.0 and self.kernels.short_of_stock(search):  # where one ends is seen by chunks, and not by slopes
             plan = better(plan, self.plans.of_paths(ask, *self.kernels.paths(search, limits, 0.0, split=True)[1]))
         if plan is not None and paid < self._scaled(ask, plan) * (1.0 - self.clearly):
             return Best(plan, None, room.strict, upper)
@@ -85,6 +84,15 @@ class Mispricing(NamedTuple):
         single = self.plans.of_paths(ask, [trades], [1.0], plan)
         near = room.strict or single is None or rounding(single) > COUNTS
         return Best(better(plan, single), single, near, upper)
+
+    def _starts(self, ask: Ask, edges: list[int], paid: float, fee: float) -> list[list[int]]:
+        """Paths to begin a split with: the best one, which leaves `paid` after its `fee`, and maybe another one."""
+        room = self.kernels.room(ask.limits, ask.search.sink)
+        if fee <= paid * DEAR or room.strict:
+            return [edges]
+        free = room._replace(price=0.0)  # a path may be worth its fee with others beside it
+        other, _ = self.wide.best(ask.search, path_hops(ask.limits), free, (paid + fee) * BETTER)
+        return [edges, other] if other else [edges]
 
     def _scaled(self, ask: Ask, plan: Done | None) -> float:
         """What a plan pays, less its fee, in the kernels' units."""
