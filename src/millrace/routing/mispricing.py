@@ -20,6 +20,7 @@ from millrace.routing.widepath import BETTER, WideSearch
 SAME = 1e-6  # relative: a split that pays no more or less than this beside the flow is what it has grown to
 COUNTS = 1e-4  # relative: what a path loses by rounding from here on is worth a search in whole units
 DEEP = 0.1  # of a path's rate, lost to all of the amount: from here on the dual in its own order may be better
+DEEP_FREE = 0.01  # the same where pools cost no fee: there the dual has use for many more of them than few paths have
 SHALLOW = 1e-3  # the same: up to here a single path leaves nothing to others
 DEAR = 1e-4  # of what a path leaves: where its fee is more, another one that pays more may leave more beside others
 Algorithm = Literal["greedy", "lagrangian", "hybrid"]
@@ -69,7 +70,7 @@ class Mispricing(NamedTuple):
             ways, worth = max([(alone, 0.0), *splits], key=lambda found: found[1])
         if algorithm != "greedy":
             plan = self.plans.of_flow(ask, self.kernels.flow_around(search, ways, limits))
-            if impact > DEEP:
+            if impact > (DEEP if limits.toll > 0.0 else DEEP_FREE):
                 flow, bound = self.kernels.flow_in_order(search, alone, limits)
                 plan, upper = better(plan, self.plans.of_flow(ask, flow)), min(upper, bound)
         left = self._scaled(ask, plan)
