@@ -96,26 +96,35 @@ def _patched(where: object, name: str, value: object) -> Off:
     return lambda: patch.object(where, name, value)
 
 
-def _complete_look(
-    self: WideSearch, search: Any, hops: int, room: Any, floor: float = -math.inf
-) -> tuple[list[int], float, bool]:
-    return self.best(search, hops, floor, room), float(self.work.best[0]), True
+@contextmanager
+def _few_labels() -> Iterator[None]:
+    whole = WideSearch.best
+
+    def best(self: WideSearch, *asked: Any) -> Any:
+        slots, self._slots = self._slots, 1
+        try:
+            return whole(self, *asked)
+        finally:
+            self._slots = slots
+
+    with patch.object(WideSearch, "best", best):
+        yield
 
 
 def _any_order() -> AbstractContextManager[Any]:
-    def find(self: KernelSearch, search: Any, _: Any, limits: Limits) -> Any:
-        return self.find(search, limits, 1.0, split=False)
+    def flow(self: KernelSearch, search: Any, _: Any, limits: Limits) -> Any:
+        return self.flow(search, limits)
 
-    return patch.object(KernelSearch, "find_in_order", find)
+    return patch.object(KernelSearch, "flow_around", flow)
 
 
 def _one_path_orders() -> AbstractContextManager[Any]:
-    whole = KernelSearch.find_in_order
+    whole = KernelSearch.flow_around
 
-    def find(self: KernelSearch, search: Any, ways: Any, limits: Limits) -> Any:
+    def flow(self: KernelSearch, search: Any, ways: Any, limits: Limits) -> Any:
         return whole(self, search, kernelsearch.Ways(*(part[:1] for part in ways)), limits)
 
-    return patch.object(KernelSearch, "find_in_order", find)
+    return patch.object(KernelSearch, "flow_around", flow)
 
 
 def _no_single() -> AbstractContextManager[Any]:
@@ -151,11 +160,9 @@ PYTHON = (
     Piece("best single path", _no_single),
     Piece("second question, to the whole market", _patched(Router, "_gains_astray", lambda *_: False)),
     Piece("market without edges astray first", _all_in_whole_market),
-    Piece("among cycles: quick look first", _patched(WideSearch, "quick", _complete_look)),
-    Piece("among cycles: wide rounds", _patched(WideSearch, "best", lambda *_: [])),
-    Piece("among cycles: exchanges in an order", _patched(kernelsearch, "IN_ORDER", 0)),
-    Piece("among cycles: exchanges in any", _patched(kernelsearch, "IN_ANY", 0)),
+    Piece("among cycles: exchanges of few paths", _patched(kernelsearch, "OF_FEW", 0)),
     Piece("among cycles: exchanges of more paths", _patched(kernelsearch, "OF_MORE", 0)),
+    Piece("among cycles: many partial paths", _few_labels),
     Piece("among cycles: flow in an order", _any_order),
     Piece("among cycles: order around all paths", _one_path_orders),
     Piece("among cycles: exchange", _patched(mispricing, "SHALLOW", math.inf)),

@@ -14,7 +14,6 @@ from millrace.routing.kernelsearch import Ways
 from millrace.routing.limits import path_hops
 from millrace.routing.plan import PlanError
 from millrace.routing.router import Limits, NoRoute, Route, Router
-from millrace.routing.shares import NOTHING
 from synthetic import WRAPPED, make_market
 
 MARKETS = ((5, 260, 0.005), (6, 260, 0.01), (7, 400, 0.01), (8, 300, 0.03))
@@ -85,8 +84,8 @@ def test_the_order_around_all_paths_of_a_split_is_better_than_that_around_the_be
     for question in questions(market, seed, 25):
         search = market.whole.search(*question)
         room = kernels.room(Limits(), search.sink)
-        path = wide.best(search, path_hops(Limits()), NOTHING, room)
-        flow = kernels.find_in_order(search, Ways.single(path, search), Limits()).flow
+        path, _ = wide.best(search, path_hops(Limits()), room)
+        flow = kernels.flow_around(search, Ways.single(path, search), Limits())
         plan = plans.of_flow(Ask(*question, search, Limits()), flow)
         if plan is not None:
             found = answer(market, question, Limits())
@@ -104,9 +103,9 @@ def test_more_paths_begin_as_few_do_and_pay_no_less(seed: int, pools: int, noise
     differ = 0
     for question in questions(market, seed + 2, 20):
         search = market.search(*question)
-        start, *_ = market._wide.quick(search, path_hops(Limits()), market._kernels.room(Limits(), search.sink))
-        asked = market._wide.work, search, start
-        paid = [market._kernels.exchange_wide(*asked, Limits(paths=paths))[2] for paths in (4, 5, 16, 50)]
+        start, _ = market._wide.best(search, path_hops(Limits()), market._kernels.room(Limits(), search.sink))
+        asked = market._wide, search, start
+        paid = [market._kernels.exchange_wide(*asked, Limits(paths=paths))[1] for paths in (4, 5, 16, 50)]
         assert min(paid[1:]) >= paid[0] * (1.0 - 1e-9)
         differ += paid[1] > paid[0]
     assert differ

@@ -69,7 +69,7 @@ def test_a_split_among_cycles_pays_what_it_was_thought_to(noise: float, monkeypa
 
     def noted(self: KernelSearch, *asked: object) -> object:
         done = exchange(self, *asked)  # type: ignore[arg-type]
-        thought.append(done[2])
+        thought.append(done[1])
         return done
 
     monkeypatch.setattr(KernelSearch, "exchange_wide", noted)

@@ -102,7 +102,7 @@ def test_in_a_strict_room_the_best_path_is_the_best_of_those_that_fit(seed: int)
     market = Router(pools, DictMarket(pools, WRAPPED)).whole
     wide, search = market._wide, market.search(TOKENS[1], TOKENS[2], 10**20)
     room = Room(np.full(wide.net.src.size, 0.4), True)
-    expected = wide.best(search, 2, 0.0, room._replace(strict=False))
-    assert expected
-    assert all(wide.best(search, hops, 0.0, room) == expected for hops in (2, 3, 6))
-    assert len(wide.best(search, 6, 0.0, room._replace(strict=False))) > 2
+    expected = wide.best(search, 2, room._replace(strict=False))
+    assert expected[0]
+    assert all(wide.best(search, hops, room) == expected for hops in (2, 3, 6))
+    assert len(wide.best(search, 6, room._replace(strict=False))[0]) > 2

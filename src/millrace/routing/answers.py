@@ -250,7 +250,7 @@ class Answers(SpotGraph):
     def _by_wide_path(self, ask: Ask, best: Done | None) -> Done | None:
         """The best single path by a search that keeps many partial ones, if it pays more than `best`."""
         room = self._kernels.room(ask.limits, ask.search.sink)
-        edges = self._wide.best(ask.search, path_hops(ask.limits), self._floor(ask, best), room)
+        edges, _ = self._wide.best(ask.search, path_hops(ask.limits), room, self._floor(ask, best))
         path = [self._finder.trades[e] for e in edges]
         return self._plans.of_paths(ask, [path], [1.0]) if path else None
 

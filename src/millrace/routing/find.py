@@ -79,7 +79,10 @@ def find(
         hopeless = q.closed and most_of_ends(net, q) <= floor
         length = 0 if hopeless else find_single(net, pw, q, room, hops, floor)
         if count == 0 and length > 0 and path_share(room, pw.single, length) < 1.0 and not q.cycle:
-            count = grow(net, w, m, q, pw.single, length, room, paths, hops, edges, flows)
+            for h in range(length):
+                pw.paths[0, h] = pw.single[h]
+            pw.length[0], pw.flow[0] = length, q.amounts[0]
+            count = grow(net, w, m, q, pw.paths, pw.length, pw.flow, 1, room, paths, hops, edges, flows)
             report[PAID] = paid_by(w) if count > 0 else 0.0
     left = left_by(w, room, report[PAID])
     report[MOST] = report[UPPER] if bound else report[PAID]

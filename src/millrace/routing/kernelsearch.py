@@ -10,6 +10,7 @@ import numpy as np
 
 from millrace.routing.astray import promising_astray
 from millrace.routing.candidates import Search
+from millrace.routing.exchange import CHUNKS as FIRST_CHUNKS
 from millrace.routing.exchange import exchange_wide, first_paths
 from millrace.routing.find import ASTRAY, LENGTH, MOST, PAID, SLOTS, SPLIT, find, find_paths
 from millrace.routing.inorder import Order, arrange, find_in_order, ordered
@@ -19,16 +20,15 @@ from millrace.routing.net import Floats, Graph, Ints, IntTable, Net
 from millrace.routing.pathsearch import PathWork, make_path_work
 from millrace.routing.scratch import make
 from millrace.routing.shares import Room
-from millrace.routing.solve import LEVEL, UNREACHED, UPPER, price_cycles
+from millrace.routing.solve import LEVEL, UNREACHED, UPPER, grow, price_cycles
 from millrace.routing.venue import Trade
-from millrace.routing.widepath import WideWork, make_wide_work
+from millrace.routing.widepath import WideSearch, make_wide_work
 from millrace.routing.work import MAX_EDGES, Work, make_work
 
 CHUNKS = 24
 FLOW_ALONE = -1  # instead of chunks
 FEWER = 4  # paths, as the exchange begins with: what is asked for with more of them pays no less than with these
-# Exchanges looked for: of few paths where tokens have an order, then where they have none, and then of more paths.
-IN_ORDER, IN_ANY, OF_MORE = 6, 2, 6
+OF_FEW, OF_MORE = 10, 10  # exchanges looked for: of few paths, and then of more
 UNKNOWN = 1e300  # an output for which no ways on are known yet
 COARSE = 1e-6  # relative: what a flow loses in whole units, at most, where it pays what it was thought to
 
@@ -59,6 +59,16 @@ class Ways(NamedTuple):
     def single(cls, edges: Sequence[int], search: Search) -> Ways:
         """One path for all of the amount."""
         return cls(np.array([edges], np.int32), np.array([len(edges)], np.int32), search.amounts)
+
+    @classmethod
+    def left_in(cls, work: PathWork, count: int) -> Ways:
+        """Those that a kernel has left there: they are gone with the next search."""
+        return cls(work.paths[:count], work.length[:count], work.flow[:count])
+
+    def thickest_first(self) -> Ways:
+        """The same, by how much they sell."""
+        order = np.argsort(-self.flows, kind="stable")
+        return Ways(self.edges[order], self.lengths[order], self.flows[order])
 
 
 class Found(NamedTuple):
@@ -116,25 +126,31 @@ class KernelSearch:
         """
         return self._found(self._find(search, limits, CHUNKS if split else 0, nearly), search)
 
-    def _around(self, search: Search, ways: Ways) -> tuple[Net, Search]:
+    def _around(self, search: Search, ways: Ways, hops: int) -> tuple[Net, Search]:
         """The net where tokens are only sold in one order, that of these paths' and around them; the question there."""
         if self._order is None:
             order = make(Order, tokens=self._net.core.size, pairs=self._net.pdst.size)
             self._order = order, ordered(self._net, order)
         order, within = self._order
-        top = arrange(self._net, within, order, search, *ways, len(ways.lengths))
+        top = arrange(self._net, within, order, search, *ways, len(ways.lengths), hops)
         return within, search._replace(ahead=order.ahead, behind=order.behind, top=top, closed=True)
 
-    def find_in_order(self, search: Search, ways: Ways, limits: Limits) -> Found:
-        """The flow alone where tokens are only sold in one order: that of these paths', and around them.
+    def flow_around(self, search: Search, ways: Ways, limits: Limits) -> Flow:
+        """The flow that begins with some paths and grows in the order around them."""
+        (work, moves, _), (room, paths, hops) = self._memory(), self._within(search, limits)
+        ways = ways.thickest_first()
+        within, there = self._around(search, ways, hops)
+        asked, outputs = (room, paths, hops), (self._edges, self._flows)
+        count = grow(within, work, moves, there, *ways, len(ways.lengths), *asked, *outputs)
+        return self._flow(count)
 
-        The bound is that of plans in any order.
-        """
-        (work, moves, _), (within, there) = self._memory(), self._around(search, ways)
-        room, paths, hops = self._within(search, limits)
-        outputs = self._edges, self._flows, self._report
-        count = find_in_order(self._net, within, work, moves, search, there, room, paths, hops, *outputs)
-        return self._found(count, search)
+    def flow_in_order(self, search: Search, ways: Ways, limits: Limits) -> tuple[Flow, float]:
+        """The dual's flow in the order around some paths, and a bound (scaled) of plans in any order."""
+        (work, moves, _), (room, paths, hops) = self._memory(), self._within(search, limits)
+        within, there = self._around(search, ways, hops)
+        asked, outputs = (search, there, room, paths, hops), (self._edges, self._flows)
+        count, bound = find_in_order(self._net, within, work, moves, *asked, *outputs)
+        return self._flow(count), bound
 
     def cycle_prices(self, search: Search) -> CyclePrices:
         """Prices at which the cycles of the market earn little; `search` asks for cycles."""
@@ -142,29 +158,20 @@ class KernelSearch:
         return CyclePrices(prices, price_cycles(self._net, self._memory()[0], search, prices))
 
     def exchange_wide(
-        self, wide: WideWork, search: Search, start: Sequence[int], limits: Limits
-    ) -> tuple[Split, Ways, float]:
-        """A few paths, exchanged one by one, and what they pay (scaled), less fees; also as edges, the thickest first.
+        self, look: WideSearch, search: Search, start: Sequence[int], limits: Limits
+    ) -> tuple[Ways, float]:
+        """A few paths, exchanged one by one, and what they pay (scaled), less fees.
 
-        They begin with the path `start` and those that chunks go along beside it, and are exchanged in the order around
-        these, in which it takes a third of the time to look for one, and then in any.
+        They begin with the path `start` and those that chunks go along beside it. At first they are few.
         """
         net, work, (room, paths, hops) = self._net, self._memory()[2], self._within(search, limits)
-        few = min(paths, FEWER)
+        few, wide = min(paths, FEWER), look.look(search, float(search.amounts[0]) / FIRST_CHUNKS)
         count = first_paths(net, wide, work, search, room, hops, few, np.array(start, np.int32))
-        within, there = self._around(search, self._ways(work, count))
         wide.known[0] = UNKNOWN
-        count, paid = exchange_wide(within, wide, work, there, room, hops, few, IN_ORDER, count)
-        wide.known[0] = UNKNOWN
-        count, paid = exchange_wide(net, wide, work, search, room, hops, few, IN_ANY, count)
+        count, paid = exchange_wide(net, wide, work, search, room, hops, few, OF_FEW, count)
         if paths > few:
             count, paid = exchange_wide(net, wide, work, search, room, hops, paths, OF_MORE, count)
-        return self._split(work, count, search), self._ways(work, count), paid
-
-    def _ways(self, work: PathWork, count: int) -> Ways:
-        """The paths of a split, the thickest first."""
-        thickest = np.argsort(-work.flow[:count], kind="stable")
-        return Ways(work.paths[thickest], work.length[thickest], work.flow[thickest])
+        return Ways(work.paths[:count].copy(), work.length[:count].copy(), work.flow[:count].copy()), paid
 
     def impact(self, search: Search, path: Sequence[int], paid: float) -> float:
         """The part of a path's spot rate that all of the amount, which buys so much, costs."""
@@ -175,7 +182,7 @@ class KernelSearch:
         path_work = self._memory()[2]
         upper, _, _, paid, length, parts, *_ = self._report.tolist()
         flow, single = self._flow(count), self._list(path_work.single[: int(length)]) if length else []
-        return Found(upper, paid, flow, single, self._split(path_work, int(parts), search))
+        return Found(upper, paid, flow, single, self.split(Ways.left_in(path_work, int(parts)), search))
 
     def flow(self, search: Search, limits: Limits) -> Flow:
         """The dual's flow alone, also for several sources."""
@@ -200,7 +207,7 @@ class KernelSearch:
         room, paths, hops = self._within(search, limits)
         find_paths(self._net, work, search, room, paths, hops, CHUNKS if split else 0, floor, self._report)
         single = self._list(work.single[: int(self._report[LENGTH])])
-        return single, self._split(work, int(self._report[SPLIT]), search)
+        return single, self.split(Ways.left_in(work, int(self._report[SPLIT])), search)
 
     def short_of_stock(self, search: Search) -> bool:
         """Whether a pool at a rate could be brought more than it can take."""
@@ -248,14 +255,12 @@ class KernelSearch:
         edges = self._edges[:count].copy()
         return Flow(self._list(edges), edges, self._flows[:count].copy())
 
-    def _split(self, work: PathWork, count: int, search: Search) -> Split:
-        if count == 0:
-            return Split([], [])
-        lengths = work.length[:count].tolist()
-        edges = work.paths[:count, : max(lengths)].tolist()
-        paths = [[self.trades[e] for e in row[:length]] for row, length in zip(edges, lengths, strict=True)]
+    def split(self, ways: Ways, search: Search) -> Split:
+        """Paths as trades."""
+        rows = zip(ways.edges.tolist(), ways.lengths.tolist(), strict=True)
+        paths = [[self.trades[e] for e in row[:length]] for row, length in rows]
         amount = float(search.amounts[0])
-        return Split(paths, [flow / amount for flow in work.flow[:count].tolist()])
+        return Split(paths, [flow / amount for flow in ways.flows.tolist()])
 
     def _list(self, edges: Ints) -> list[Trade]:
         return [*map(self.trades.__getitem__, edges.tolist())]

@@ -17,7 +17,7 @@ from millrace.routing.columns import (
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.edge import best_profit, edge_out, knot_at
 from millrace.routing.moves import Moves
-from millrace.routing.net import Floats, Ints, Net
+from millrace.routing.net import Floats, Ints, IntTable, Net
 from millrace.routing.newton import minimise, settle_flows
 from millrace.routing.profitable import list_profitable
 from millrace.routing.prune import drop_far, make_acyclic, order_edges, prune, shorten, trim
@@ -239,11 +239,11 @@ def extract(
 
 @kernel
 def grow(
-    net: Net, w: Work, m: Moves, q: Search, path: Ints, length: int, room: Room, paths: int, hops: int, edges: Ints,
-    flows: Floats,
+    net: Net, w: Work, m: Moves, q: Search, ways: IntTable, lengths: Ints, parts: Floats, count: int, room: Room,
+    paths: int, hops: int, edges: Ints, flows: Floats,
 ) -> int:  # fmt: skip
-    """A flow within the limits that begins as a single path; as `extract` writes it."""
-    _set_path(net, w, q, path, length)
+    """A flow within the limits that begins with what some paths trade in; as `extract` writes it."""
+    _set_paths(net, w, q, ways, lengths, parts, count)
     minimise(net, w, TOLERANCE, NEWTON_STEPS)
     refine(net, w, m, q, room, paths, hops)
     make_acyclic(net, w, 1)
@@ -253,20 +253,30 @@ def grow(
 
 
 @inlined
-def _set_path(net: Net, w: Work, q: Search, path: Ints, length: int) -> None:
-    """Let the working set be a path, each token at the price of what it becomes."""
+def _set_paths(net: Net, w: Work, q: Search, ways: IntTable, lengths: Ints, parts: Floats, count: int) -> None:
+    """Let the working set be what paths trade in, each token at the price of what it becomes on the first of them.
+
+    But for edges that are in no pair of this net.
+    """
+    source = q.sources[0]
     reset(w, q.amounts[0])
-    x = q.amounts[0]
-    for h in range(length):
-        w.c_score[h] = x
-        x = edge_out(net, path[h], x)
     add_token(w, q.sink, 1.0)
-    w.t_amount[add_token(w, q.sources[0], math.sqrt(x / q.amounts[0]))] = 1.0
-    for h in range(length):
-        if h > 0:
-            add_token(w, net.src[path[h]], math.sqrt(x / w.c_score[h]))
-    for h in range(length):
-        add_edge(net, w, path[h])
+    w.t_amount[add_token(w, source, 1.0)] = 1.0
+    for p in range(count):
+        paid, x = parts[p], parts[p]
+        for h in range(lengths[p]):
+            paid = edge_out(net, ways[p, h], paid)
+        if p == 0:
+            w.t_s[1] = math.sqrt(paid / x)
+        for h in range(lengths[p]):
+            e = ways[p, h]
+            if w.n_sell[net.src[e]] < 0:
+                add_token(w, net.src[e], math.sqrt(paid / x))
+            x = edge_out(net, e, x)
+        for h in range(lengths[p]):
+            e = ways[p, h]
+            if e < net.pe1[net.pair[e]] and not w.m_in[e]:
+                add_edge(net, w, e)
 
 
 @inlined

@@ -1,31 +1,34 @@
 """Search for the best single path with many partial paths to each token.
 
 The search in `pathsearch.py` keeps one partial path per token and number of hops. Where prices are off, the one that
-brings most of a token may hold a token or a pool that the rest of the best path needs. Here many partial
-paths over different sets of tokens travel on. A partial path is dropped when what it holds could not become more
-than the best path pays on the hops that are left, be tokens visited twice or not. While no more partial paths meet at
-a token than there is room for, the search is complete; the best path without a token twice in a market with mispricing
-is the longest path of a graph, for which nothing fast is.
+brings most of a token may hold a token or a pool that the rest of the best path needs. Here many partial paths over
+different sets of tokens travel on. A partial path is dropped when what it holds could not become more than the best
+path pays on the hops that are left, be tokens visited twice or not, or when another one brings as much to the same
+token in as many hops and holds none of the tokens with most neighbours that this one does not: most paths lead over
+few tokens (`nearby.py`), and which of them are left is what counts; with all tokens counted, four times as many
+partial paths found less. While no more of them meet at a token than there is room for, the search is complete in a
+market of few tokens; the best path without a token twice in a market with mispricing is the longest path of a graph,
+for which nothing fast is.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from millrace.routing.candidates import Search
 from millrace.routing.compiled import inlined, kernel
+from millrace.routing.nearby import Nearby, choose_hubs, list_ways, ways_between_hubs
 from millrace.routing.net import Floats, FloatTable, Ints, IntTable, Longs, Net, Words
 from millrace.routing.potential import ROUNDS as LABEL_HOPS
 from millrace.routing.scratch import make, sized
 from millrace.routing.shares import NOTHING, WHOLE, Room, best_of_pair
 from millrace.routing.work import LEVELS, MAX_HOPS
 
-FEWEST_LABELS, MOST_LABELS = 8, 64  # partial paths kept per token and number of hops
-EDGE_LABELS = 48_000  # about so many per hop in the whole market
-FEW_LABELS = 4  # of a first look: the best path it finds is the best one of all in most questions
-WIDER = 4  # times as many labels in the next round, where some were dropped
+FEWEST_LABELS, MOST_LABELS = 16, 64  # partial paths kept per token and number of hops
+EDGE_LABELS = 32_000  # about so many per hop in the whole market
 BUDGET = 400_000  # edges evaluated in one search
 BETTER = 1.0 + 1e-9  # times what known paths pay, for a path to be a new one
 
@@ -44,7 +47,7 @@ class WideWork(NamedTuple):
     label: FloatTable = sized("labels", 4)  # (label, column)
     edge: Ints = sized("labels")  # (label): the edge that brought the amount
     before: Ints = sized("labels")  # (label): the label it came from, at that edge's source
-    tokens: Words = sized("labels")  # (label): which tokens the partial path holds, hashed
+    held: Words = sized("labels")  # (label): which of the tokens with a mark the partial path holds
     passed: Words = sized("labels")  # (label): a bit for each token before its last; some share one
     fill: IntTable = sized(LEVELS, "tokens")  # (hop, token): slots in use
     reached: IntTable = sized(LEVELS, "tokens")  # (hop, i): tokens with labels
@@ -56,21 +59,13 @@ class WideWork(NamedTuple):
     path: Ints = sized(LEVELS)
     best: Floats = sized(1)  # [0]: what the path pays
     work: Longs = sized(1)  # [0]: edges evaluated in one search
+    near: Nearby = sized()  # what is looked at
     known: Floats = sized(1)  # [0]: what whoever searches knows the ways on for
 
 
-def make_wide_work(tokens: int, slots: int) -> WideWork:
+def make_wide_work(tokens: int, slots: int, pairs: int = 1) -> WideWork:
     """Scratch for nets of `tokens` tokens, with so many labels for each token."""
-    return make(WideWork, tokens=tokens, labels=LEVELS * tokens * slots)
-
-
-@inlined
-def _hash(token: int) -> np.uint64:
-    """A token as 64 well-mixed bits (SplitMix64); sets of tokens are compared by their exclusive or."""
-    z = np.uint64(token + 1) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.uint64(z ^ (z >> np.uint64(31)))
+    return make(WideWork, tokens=tokens, labels=LEVELS * tokens * slots, pairs=pairs)
 
 
 @inlined
@@ -97,15 +92,19 @@ def rates_by_hops(net: Net, ww: WideWork, q: Search, x: float, hops: int, least:
     here. Rates are 0 where not even the best spot rates make enough of `x`.
     """
     sink, far = q.sink, hops > LABEL_HOPS  # `q.ahead` knows ways of that many hops
-    ww.ahead[0, :] = 0.0
-    ww.second[0, :] = 0.0
-    ww.first[0, :] = -1
-    ww.ahead[0, sink] = 1.0
+    for h in range(hops):
+        ww.ahead[h, :] = 0.0
+        ww.second[h, :] = 0.0
+        ww.first[h, :] = -1
+        ww.ahead[h, sink], ww.second[h, sink] = 1.0, 1.0
+    ww.second[0, sink] = 0.0
     for h in range(1, hops):
-        for u in net.corelist:
+        for i in range(ww.near.sizes[0]):
+            u = ww.near.tokens[i]
             best, second, first = 0.0, 0.0, -1
-            most = 1e300 if far else x * q.ahead[u] * BETTER
-            for k in range(net.pptr[u], net.pcore[u] if most > 0.0 else net.pptr[u]):
+            most = 0.0 if u == sink else 1e300 if far else x * q.ahead[u] * BETTER
+            for place in range(ww.near.first_pair[u], ww.near.last_pair[u] if most > 0.0 else ww.near.first_pair[u]):
+                k = ww.near.pairs[place]
                 v = net.pdst[k]
                 worth = ww.second[h - 1, v] if ww.first[h - 1, v] == u else ww.ahead[h - 1, v]
                 if net.prate[k] * worth <= second or net.prate[k] * worth * most <= least:
@@ -115,21 +114,10 @@ def rates_by_hops(net: Net, ww: WideWork, q: Search, x: float, hops: int, least:
                     best, second, first = value, best, v
                 elif value > second:
                     second = value
-            ww.ahead[h, u] = best
-            ww.second[h, u] = second
-            ww.first[h, u] = first
-        if not net.core[sink]:
-            for k in range(net.pptr[sink], net.pptr[sink + 1]):
-                u, value = net.pdst[k], net.pback[k]
-                if value > ww.ahead[h, u]:
-                    ww.second[h, u] = ww.ahead[h, u]
-                    ww.ahead[h, u] = value
-                    ww.first[h, u] = sink
-                elif value > ww.second[h, u]:
-                    ww.second[h, u] = value
-        ww.ahead[h, sink] = 1.0
-        ww.second[h, sink] = 1.0
-        ww.first[h, sink] = -1
+            if u != sink:
+                ww.ahead[h, u] = best
+                ww.second[h, u] = second
+                ww.first[h, u] = first
 
 
 @inlined
@@ -154,20 +142,23 @@ def _add(
     ww: WideWork, slots: int, hop: int, token: int, amount: float, fees: float, value: float, taken: float,
     edge: int, before: int, held: np.uint64, passed: np.uint64,
 ) -> bool:  # fmt: skip
-    """Keep a label if it is among the best of its token, once per set of tokens; True if one had no room."""
+    """Keep a label if it is among the best of its token; True if one had no room.
+
+    It has none if another one is worth as much and holds no token with a mark that this one does not.
+    """
     used, begin = ww.fill[hop, token], (hop * ww.most.size + token) * slots
-    place, least = -1, value
+    place, least, dropped = -1, value, used == slots
     for label in range(begin, begin + used):
-        if ww.tokens[label] == held:
-            if value <= ww.label[label, VALUE]:
+        if value <= ww.label[label, VALUE]:
+            if ww.held[label] & ~held == 0:
                 return False
-            place = label
+        elif held & ~ww.held[label] == 0:
+            place, dropped = label, False
             break
         if used == slots and ww.label[label, VALUE] < least:
             place, least = label, ww.label[label, VALUE]
     if place < 0 and used == slots:
         return True
-    dropped = place >= 0 and ww.tokens[place] != held
     if place < 0:
         place = begin + used
         ww.fill[hop, token] = used + 1
@@ -176,8 +167,8 @@ def _add(
             ww.listed[hop] += 1
     ww.label[place, AMOUNT], ww.label[place, FEES] = amount, fees
     ww.label[place, VALUE], ww.label[place, TAKEN] = value, taken
-    ww.edge[place], ww.before[place], ww.tokens[place], ww.passed[place] = edge, before, held, passed
-    return dropped
+    ww.edge[place], ww.before[place], ww.held[place], ww.passed[place] = edge, before, held, passed
+    return bool(dropped)
 
 
 @kernel
@@ -208,12 +199,11 @@ def wide_round(
         ww.listed[h] = 0
     start = source * slots
     ww.label[start, AMOUNT], ww.label[start, FEES], ww.label[start, TAKEN] = x, 0.0, 0.0
-    ww.tokens[start], ww.passed[start] = _hash(source), np.uint64(0)
+    ww.held[start], ww.passed[start] = ww.near.mark[source], np.uint64(0)
     ww.fill[0, source] = 1
     ww.reached[0, 0] = source
     ww.listed[0] = 1
     best, found, last, last_label, work, complete = floor, 0, -1, 0, 0, True
-    gate = -1 if net.core[sink] else net.pdst[net.pptr[sink]]  # the only way to a sink with one neighbour
     for h in range(hops):
         after = hops - 1 - h
         for i in range(ww.listed[h]):
@@ -222,12 +212,10 @@ def wide_round(
             for label in range(begin, begin + ww.fill[h, u]):
                 have, fees = ww.label[label, AMOUNT], ww.label[label, FEES]
                 passed = ww.passed[label]
-                for place in range(net.pptr[u], net.pcore[u] + (u == gate)):
-                    k = place if place < net.pcore[u] else net.popp[net.pptr[sink]]
+                for place in range(ww.near.first_pair[u], ww.near.last_pair[u]):
+                    k = ww.near.pairs[place]
                     v = net.pdst[k]
                     ends = v == sink
-                    if not ends and (v == source or after == 0):
-                        continue
                     worth = ww.ahead[after, v]
                     if worth == 0.0 or have * net.prate[k] * worth - fees <= best:
                         continue
@@ -259,7 +247,7 @@ def wide_round(
                         complete = False
                     else:
                         ww.most[v] = value
-                        held = ww.tokens[label] ^ _hash(v)
+                        held = ww.held[label] | ww.near.mark[v]
                         on = passed | _bit(u)
                         full = _add(ww, slots, h + 1, v, out, paid, value, taken, edge, label, held, on)
                         complete = complete and not full
@@ -288,11 +276,12 @@ def _read(ww: WideWork, length: int, last: int, label: int) -> None:
 @kernel
 def best_wide_path(
     net: Net, ww: WideWork, used: Floats, q: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
-) -> tuple[int, bool]:
+) -> int:
     """The path of at most `hops` pools with the most output, less fees, if it beats `floor`; its length or 0.
 
-    True: no path pays more. In rounds with more and more labels, from `fewest` to `slots`, each with what the ones
-    before have found as its floor, until none is dropped. The path is left in `ww.path`, what it pays in `ww.best`.
+    In one round with the `fewest` labels, and, if any was dropped,
+    one with `slots`, for which what the first has found is the floor. The path is left in `ww.path`, what it pays in
+    `ww.best`.
     """
     x = q.amounts[0]
     best, found, width = floor, 0, fewest
@@ -302,8 +291,8 @@ def best_wide_path(
         if length > 0:
             best, found = ww.best[0], length
         if complete or width >= slots:
-            return found, complete
-        width = min(WIDER * width, slots)
+            return found
+        width = slots
 
 
 class WideSearch:
@@ -318,31 +307,35 @@ class WideSearch:
         self._unused = np.zeros(net.src.size)
         self._slots = min(max(EDGE_LABELS // max(net.src.size, 1), FEWEST_LABELS), MOST_LABELS)
         self._work: WideWork | None = None
+        self._between: dict[int, Ints] = {}  # the pairs between hubs, by the size of amounts
 
     @property
     def work(self) -> WideWork:
         """The scratch memory; it is made when it is first used."""
         if self._work is None:
-            self._work = make_wide_work(self.net.core.size, self._slots)
+            net = self.net
+            self._work = make_wide_work(net.core.size, self._slots, net.pdst.size)
+            choose_hubs(net, self._work.near)
         return self._work
 
-    def best(self, search: Search, hops: int, floor: float, room: Room) -> list[int]:
-        """The edges of the best path found, empty unless it pays more than `floor` (scaled), less its fee."""
-        return self._search(search, room, hops, floor, self._slots, self._slots)[0]
+    def look(self, search: Search, x: float) -> WideWork:
+        """List what searches for paths of about `x` look at."""
+        size = math.frexp(x)[1] // 2
+        between = self._between.get(size)
+        if between is None:
+            found = np.zeros(self.net.pdst.size, np.int32)
+            between = found[: ways_between_hubs(self.net, self.work.near, 2.0 ** (2 * size), found)].copy()
+            self._between[size] = between
+        list_ways(self.net, self.work.near, search, x, between)
+        return self.work
 
-    def quick(self, search: Search, hops: int, room: Room, floor: float = NOTHING) -> tuple[list[int], float, bool]:
-        """The edges of the best path found with few labels, what it pays (scaled), less its fee.
+    def best(self, search: Search, hops: int, room: Room, floor: float = NOTHING) -> tuple[list[int], float]:
+        """The edges of the best path found, and what it pays (scaled), less its fee.
 
-        Also whether no path pays more. There are none unless it pays more than `floor`.
+        There are none unless it pays more than `floor`.
         """
-        fewest = 1 if floor == NOTHING else FEW_LABELS  # a first round with one label is for a floor
-        edges, complete = self._search(search, room, hops, floor, fewest, FEW_LABELS)
-        return edges, float(self.work.best[0]), complete
-
-    def _search(
-        self, search: Search, room: Room, hops: int, floor: float, fewest: int, slots: int
-    ) -> tuple[list[int], bool]:
-        asked = search, room, min(hops, MAX_HOPS), floor, fewest, slots
-        length, complete = best_wide_path(self.net, self.work, self._unused, *asked)
-        edges: list[int] = self.work.path[:length].tolist()
-        return edges, complete
+        fewest = 1 if floor == NOTHING else self._slots  # a first round with one label is for a floor
+        work = self.look(search, float(search.amounts[0]))
+        asked = search, room, min(hops, MAX_HOPS), floor, fewest, self._slots
+        edges: list[int] = work.path[: best_wide_path(self.net, work, self._unused, *asked)].tolist()
+        return edges, float(work.best[0])
