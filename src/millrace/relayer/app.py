@@ -26,6 +26,7 @@ from millrace.relayer.forwarding.lane import ForwardLane
 from millrace.relayer.forwarding.parts import Taken
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.signing_end import Edges, new_run
+from millrace.relayer.forwarding.standing_by import StandingBy
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal import identity, recovery
@@ -484,9 +485,15 @@ class Service:
         self._started.push_async_callback(self._lobby.stop)
         await self._lobby.start()
         meanwhile = asyncio.ensure_future(self._pass_on())
+        file = Fates(Path(self.settings.data_dir) / FATES)
+        to_edges = StandingBy(self.settings, self.journal, file) if self.settings.edges else None
         try:
+            if to_edges is not None:
+                await to_edges.start()
             await self.sharing.sit()
         finally:
+            if to_edges is not None:
+                await to_edges.stop()
             meanwhile.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await meanwhile  # what it could not read or do ends the start: it is owed to clients
