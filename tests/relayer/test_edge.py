@@ -351,6 +351,7 @@ async def test_clients_are_sent_elsewhere(world: Any) -> None:
     await start(world, edges=HERE)
     token = "a token of sixteen"
     moves: dict[str, Any] = {"move_to": ("ws://one", "ws://two"), "move_seconds": 1.0, "operators_token": Secret(token)}
+    moves["move_notice"] = 0.0
     async with edge(world, **moves) as front, aiohttp.ClientSession() as http:
         assert front.service is not None
         async with connected(front.ws) as client, connected(f"{front.ws}/stats") as stats:
@@ -374,11 +375,39 @@ async def test_clients_are_sent_elsewhere(world: Any) -> None:
             assert (await client.push())["data"]["hash"] == reply["hashes"][0]
 
 
+async def test_who_stays_on_a_drained_edge_is_closed(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is left after its moment and a while is told once more and closed with 1001, though the edge goes on."""
+    monkeypatch.setattr(drain, "LATE_SECONDS", 0.3)
+    await start(world, edges=HERE)
+    async with edge(world, move_notice=0.0, move_seconds=0.2) as front, connected(front.ws) as stays:
+        assert front.service is not None
+        front.service.gateway.send_away()
+        assert "afterMs" in await stays.push()
+        assert await stays.push() == {"type": "serverShutdown"}
+        assert (await asyncio.wait_for(stays.socket.receive(), 10)).data == 1001
+        assert (await get(f"{front.http}/health"))[1]["draining"] is True
+
+
+async def test_whom_a_balancer_still_sends_is_let_in(world: Any) -> None:
+    """Until balancers can have seen that an edge is drained, newcomers are let in, and told at once when to go."""
+    await start(world, edges=HERE)
+    async with edge(world, move_notice=60.0, move_seconds=10.0) as front, connected(front.ws) as client:
+        assert front.service is not None
+        front.service.gateway.send_away()
+        for path in ("", "/stats"):
+            async with connected(f"{front.ws}{path}") as late:
+                while (message := await late.next())["type"] != "serverShutdown":
+                    pass
+                assert 55_000 < message["afterMs"] < 70_000
+        assert 59_000 < (await client.push())["afterMs"] < 70_000
+        assert (await get(f"{front.http}/ready"))[0] == 503
+
+
 async def test_an_end_waits_for_those_who_move(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that ends and has where to send its clients waits for them; who stays is closed in the end."""
     monkeypatch.setattr(drain, "LATE_SECONDS", 0.3)
     await start(world, edges=HERE)
-    async with edge(world, move_to=("ws://other",), move_seconds=0.2) as front:
+    async with edge(world, move_to=("ws://other",), move_notice=0.0, move_seconds=0.2) as front:
         async with connected(front.ws) as goes, connected(front.ws) as stays:
             ending = asyncio.create_task(front.stop())
             for client in (goes, stays):

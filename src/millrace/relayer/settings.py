@@ -156,6 +156,9 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     Empty: drained clients come again by the address they have, and an end is told of as it happens."""
     move_seconds: Wait = 10.0
     """Over so many seconds clients are told to leave, each at a moment of its own."""
+    move_notice: Wait = 5.0
+    """Seconds before the first of these moments, in which newcomers are let in: longer than balancers take to see that
+    `/ready` is not true (those of deploy/proxy 2.5)."""
     allowed_origins: tuple[str, ...] = ()
     """Sites (`https://app.example`) whose pages may use the REST interface in a browser; `*` is every page. WebSockets
     are open to all."""
