@@ -21,6 +21,7 @@ from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.bookmark import Bookmark
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.events.window import WindowReader
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.lane import ForwardLane
 from millrace.relayer.forwarding.parts import Taken
@@ -62,6 +63,7 @@ from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
+from millrace.relayer.statistics.gas import WINDOW_SECONDS
 from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
@@ -328,6 +330,7 @@ class Service:
         self.hub = HubClient(urls, self.events, place)
         self.bookmark.follow(self.hub)
         self.events.head = lambda: self.hub.head
+        self.window = WindowReader(self.hub, self.network, self.rounds, WINDOW_SECONDS, self.statistics.read_back)
         self.readiness = Readiness(
             self.network,
             self.journal,
@@ -365,7 +368,7 @@ class Service:
         if self.round_length is not None:
             work.append(self.round_length.run())
         if self.settings.hub_url:
-            work.append(self.hub.run())
+            work += [self.hub.run(), self.window.run()]
         if self.sharing is not None:
             work.append(self.sharing.run())
         if self.peer is not None:
