@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import cached_property
 
 from millrace.chain.transaction import early_hashes
 from millrace.relayer.forwarding import wire
@@ -25,6 +26,8 @@ from millrace.runtime.client_address import ClientAddress
 log = logging.getLogger(__name__)
 
 MAX_EDGES = 100
+GRACE_SECONDS = 0.2
+"""Its seat's lease runs while it closes."""
 OPEN = "it was accepted by a relayer that stands by now: ask again, or the network"
 
 
@@ -34,20 +37,11 @@ class StandingBy:
     def __init__(self, settings: RelayerSettings, journal: Journal, fates: Fates) -> None:
         self._settings, self._journal, self._fates = settings, journal, fates
         self._networks = ClientAddress(settings.edges)
-        self._open: frozenset[bytes] = frozenset()
-        """All hashes of what may still run, by the folder's journal."""
         self._answering: set[asyncio.Task[None]] = set()
         self._server: websocket.WsServer | None = None
 
     async def start(self) -> None:
         """Listen. Raises `OSError` when the port is taken."""
-        records = self._journal.open_records()
-        self._open = frozenset(
-            name
-            for record in records
-            for name in (record.client_hash, record.chain_hash, *early_hashes(transaction_of(record)))
-            if name
-        )
         await self._fates.open(self._journal.path)
         self._fates.fill(self._journal.path)
         settings = self._settings
@@ -59,7 +53,7 @@ class StandingBy:
         """Listen no more: edges come again when this relayer serves."""
         server, self._server = self._server, None
         if server is not None:
-            await server.close(websocket.GOING_AWAY, "it has a seat, or ends")
+            await server.close(websocket.GOING_AWAY, "it has a seat, or ends", grace=GRACE_SECONDS)
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
@@ -83,6 +77,16 @@ class StandingBy:
         task = asyncio.ensure_future(answer())
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
+
+    @cached_property
+    def _open(self) -> frozenset[bytes]:
+        """All hashes of what may still run, by the folder's journal: read when somebody asks, not at every start."""
+        return frozenset(
+            name
+            for record in self._journal.open_records()
+            for name in (record.client_hash, record.chain_hash, *early_hashes(transaction_of(record)))
+            if name
+        )
 
     async def _known(self, tx_hash: bytes) -> tuple[int, bytes]:
         try:
