@@ -134,12 +134,15 @@ def test_a_healthy_edge(answers: dict[str, Any]) -> None:
         (("ok", "not ready", "away"), ["fault", "warning"]),
         (("not ready", "away"), ["fault", "fault"]),
         (("away", "away"), ["fault", "fault"]),
+        (("ok", "stands by"), []),
+        (("away", "stands by"), ["fault", "fault"]),
     ],
 )
-def test_a_relayer_that_an_edge_finds_away_may_be_standing_by(
+def test_relayers_that_an_edge_does_not_find_as_they_should_be(
     answers: dict[str, Any], states: tuple[str, ...], grades: list[str]
 ) -> None:
-    """Beside one that answers it is a warning, which ends no command with 1; where none answers each is a fault."""
+    """Beside one that answers one that is away is a warning, which ends no command with 1, and one that stands by is
+    well; where none answers each is a fault."""
     signers = {f"ws://r{number}:8200": state for number, state in enumerate(states)}
     answers["/health"] |= {"role": "edge", "signer": False, "signers": signers}
     wrong = faults(services())

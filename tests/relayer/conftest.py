@@ -157,14 +157,14 @@ class Front:
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
-    async def start(self, forward_to: list[str], **changes: Any) -> Service:
-        """Start it before relayers at these addresses, and wait until all of them are there."""
+    async def start(self, forward_to: list[str], up: int | None = None, **changes: Any) -> Service:
+        """Start it before relayers at these addresses, and wait until so many are there: all, unless it is said."""
         ours = {"key_files": (), "key_env": (), "forward_to": tuple(forward_to), "hub_url": "", "chain_api_url": ""}
         service = self.service = Service(support.settings(self.folder, **(ours | changes)))
         await service.start()
         self._stop = asyncio.Event()
         self._running = asyncio.create_task(service.run(self._stop))
-        await self.connected(len(forward_to))
+        await self.connected(len(forward_to) if up is None else up)
         return service
 
     async def connected(self, count: int) -> None:

@@ -19,6 +19,7 @@ from millrace.chain.network import NetworkProfile, profile
 from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.transaction import Transaction, chain_hash, signing_message, to_json
+from millrace.relayer.events import window
 from millrace.relayer.journal import identity
 from millrace.relayer.rules.policy_file import seal
 from millrace.relayer.rules.stages import Origin
@@ -188,6 +189,8 @@ class FakeHub:
         """What acknowledgements said of traces."""
         self.resumed_after: list[int | None] = []
         self.links: list[websocket.Session] = []
+        self.looking_back: list[websocket.Session] = []
+        """Those that read what was, for statistics."""
         self.server: websocket.WsServer | None = None
         self.subscribed = asyncio.Event()
 
@@ -196,26 +199,36 @@ class FakeHub:
         hub = self
 
         class Link(websocket.Session):
+            looks_back = False
+
             def on_message(self, kind: websocket.Kind, data: bytes) -> None:
                 envelope = outport.decode_envelope(data)
                 if envelope.type == outport.ACK:
+                    if self.looks_back:
+                        return
                     hub.acked = max(hub.acked, envelope.counter)
                     hub.traces += envelope.traces
                     return
                 wish = hub_pb2.SubscribeEvent.FromString(envelope.payload)
                 after = wish.resume_after if wish.HasField("resume_after") else None
-                hub.resumed_after.append(after)
                 reply = hub_pb2.SubscribeReply(subscription_id=wish.subscription_id, ok=True, head=len(hub.events))
                 self.send_binary(outport.payload_envelope("subscribe", reply.SerializeToString(), 0))
-                hub.links.append(self)
+                self.looks_back = wish.subscription_id == window.SUBSCRIPTION
+                if self.looks_back:
+                    hub.looking_back.append(self)
+                else:
+                    hub.resumed_after.append(after)
+                    hub.links.append(self)
                 if after is not None:
                     for sequence in range(after + 1, len(hub.events) + 1):
                         hub.deliver(sequence, self)
-                hub.subscribed.set()
+                if not self.looks_back:
+                    hub.subscribed.set()
 
             def on_close(self) -> None:
-                if self in hub.links:
-                    hub.links.remove(self)
+                for links in (hub.links, hub.looking_back):
+                    if self in links:
+                        links.remove(self)
 
         self.server = await websocket.serve(lambda _: Link(), "127.0.0.1", port or free_ports(1)[0])
         return self.server.port
@@ -233,7 +246,7 @@ class FakeHub:
     def push(self, topic: str, message: Any) -> None:
         """Append an event and send it to whoever is connected."""
         self.events.append((topic, message.SerializeToString()))
-        for link in self.links:
+        for link in (*self.links, *self.looking_back):
             self.deliver(len(self.events), link)
 
     def save(self, block: pb.OutportBlock, *, final: bool = True) -> None:

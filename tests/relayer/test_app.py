@@ -14,8 +14,10 @@ from relayer_support import (
     BlockMaker,
     as_json,
     connected,
+    submit,
     transfer,
     wallet,
+    write_keys,
 )
 
 from millrace.chain import address
@@ -149,3 +151,33 @@ async def test_without_gossip_installed(
         assert (response.status, (await response.json())["gossip"]) == (200, "not installed")
     (line,) = [record for record in caplog.records if "no gossip" in record.message]
     assert line.__dict__["remedy"] == extras.remedy("gossip")
+
+
+async def test_each_property_of_the_network_can_be_set_alone(world: Any) -> None:
+    """One shard in the place of the profile's three: its one key pays for every sender, signed by the signing process,
+    and clients are told of that network."""
+    (key,) = write_keys(world.folder / "keys")[:1]
+    await world.start(shards=1, shard_rule="mask", topic_scheme="live", key_files=(key,))
+    payer = world.service.relayers().by_shard[0]
+    sender = wallet(2)
+    assert await submit(world, transfer(sender, relayer=payer)) == ["ok"]
+    async with aiohttp.ClientSession() as http, http.get(f"{world.http}/v1/relayers") as answer:
+        told = await answer.json()
+    assert (told["profile"], told["shards"], told["shardRule"]) == ("documented", 1, "mask")
+    assert world.service.network.transactions_topics(0) == ("transactions_0",)
+
+
+async def test_a_network_of_sixteen_shards_is_told_of(world: Any) -> None:
+    """Who has no keys serves the streams of every shard that there is."""
+    await world.start(shards=16, key_files=())
+    maker = BlockMaker(15)
+    sender = next(pair for number in range(200) if (pair := wallet(0, number)).public[-1] % 16 == 15)
+    block = maker.block([transfer(sender, relayed=False)])
+    block.blockData.body.miniBlocks[0].senderShardID = block.blockData.body.miniBlocks[0].receiverShardID = 15
+    world.hub.save(block)
+    await until(lambda: world.service.statistics.numbers.final_blocks(0).blocks["15"])
+    async with connected(world.ws) as client:
+        await client.ask(action="subscribe", topic="gasStats/all")
+        shards = (await client.push())["data"]["shards"]
+    assert [each["shard"] for each in shards] == list(range(16))
+    assert [each["gasPrice"]["max"] for each in shards] == [None] * 15 + [GAS_PRICE]

@@ -26,8 +26,10 @@ from millrace.relayer.signing.handle import SignerError
 from millrace.relayer.signing.wire import Answer
 from millrace.runtime import websocket
 from millrace.runtime.settings import Secret
+from millrace.system.ports import free_ports
 from relayer.conftest import Front
 from relayer.nasty import mutated, spoilt
+from servers.haproxy import HAProxy
 from waiting import until
 
 ALICE, BOB = wallet(1), wallet(1, 3)
@@ -351,6 +353,7 @@ async def test_clients_are_sent_elsewhere(world: Any) -> None:
     await start(world, edges=HERE)
     token = "a token of sixteen"
     moves: dict[str, Any] = {"move_to": ("ws://one", "ws://two"), "move_seconds": 1.0, "operators_token": Secret(token)}
+    moves["move_notice"] = 0.0
     async with edge(world, **moves) as front, aiohttp.ClientSession() as http:
         assert front.service is not None
         async with connected(front.ws) as client, connected(f"{front.ws}/stats") as stats:
@@ -374,11 +377,72 @@ async def test_clients_are_sent_elsewhere(world: Any) -> None:
             assert (await client.push())["data"]["hash"] == reply["hashes"][0]
 
 
+async def test_who_stays_on_a_drained_edge_is_closed(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is left after its moment and a while is told once more and closed with 1001, though the edge goes on."""
+    monkeypatch.setattr(drain, "LATE_SECONDS", 0.3)
+    await start(world, edges=HERE)
+    async with edge(world, move_notice=0.0, move_seconds=0.2) as front, connected(front.ws) as stays:
+        assert front.service is not None
+        front.service.gateway.send_away()
+        assert "afterMs" in await stays.push()
+        assert await stays.push() == {"type": "serverShutdown"}
+        assert (await asyncio.wait_for(stays.socket.receive(), 10)).data == 1001
+        assert (await get(f"{front.http}/health"))[1]["draining"] is True
+
+
+async def test_whom_a_balancer_still_sends_is_let_in(world: Any) -> None:
+    """Until balancers can have seen that an edge is drained, newcomers are let in, and told at once when to go."""
+    await start(world, edges=HERE)
+    async with edge(world, move_notice=60.0, move_seconds=10.0) as front, connected(front.ws) as client:
+        assert front.service is not None
+        front.service.gateway.send_away()
+        for path in ("", "/stats"):
+            async with connected(f"{front.ws}{path}") as late:
+                while (message := await late.next())["type"] != "serverShutdown":
+                    pass
+                assert 55_000 < message["afterMs"] < 70_000
+        assert 59_000 < (await client.push())["afterMs"] < 70_000
+        assert (await get(f"{front.http}/ready"))[0] == 503
+
+
+async def test_streams_go_on_without_anybody_who_signs(world: Any, tmp_path: Path) -> None:
+    """An edge without a relayer is ready for streams alone: behind the sample new clients are let in, also when its
+    checks have seen that, and a relay is answered in the public words."""
+    await start(world)
+    (nobody,) = free_ports(1)
+    alone: dict[str, Any] = {"url": f"ws://127.0.0.1:{nobody}", "up": 0, "trusted_proxies": HERE}
+    async with edge(world, **alone) as front:
+        assert front.service is not None
+        assert await get(f"{front.http}/ready?for=streams") == (200, {"ready": True, "relayers": {}})
+        assert await get(f"{front.http}/ready") == (503, {"ready": False, "relayers": {}})
+        assert (await get(f"{front.http}/ready?for=all"))[0] == 400
+        balancer = HAProxy(tmp_path, [("127.0.0.1", front.service.port, front.service.http_port)])
+        base, host = f"http://{balancer.address}", {"Host": "relay.example"}
+        try:
+            await balancer.restart()
+            async with aiohttp.ClientSession(base, headers=host) as http:
+
+                async def has_nobody() -> bool:
+                    async with http.get("/ready") as answer:
+                        return answer.content_type != "application/json"
+
+                await until(has_nobody)
+                async with http.post("/v1/relay", json={"transactions": [as_json(transfer(ALICE))]}) as answer:
+                    assert answer.status == 503
+                    assert (await answer.json())["error"].startswith("relayer busy: the relayer that signs for it")
+                async with http.ws_connect("/ws/stats") as stats:
+                    assert "networkStats" in await asyncio.wait_for(stats.receive_str(), 10)
+        finally:
+            await asyncio.to_thread(balancer.kill)
+        front.service.gateway.send_away()
+        assert (await get(f"{front.http}/ready?for=streams"))[0] == 503
+
+
 async def test_an_end_waits_for_those_who_move(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that ends and has where to send its clients waits for them; who stays is closed in the end."""
     monkeypatch.setattr(drain, "LATE_SECONDS", 0.3)
     await start(world, edges=HERE)
-    async with edge(world, move_to=("ws://other",), move_seconds=0.2) as front:
+    async with edge(world, move_to=("ws://other",), move_notice=0.0, move_seconds=0.2) as front:
         async with connected(front.ws) as goes, connected(front.ws) as stays:
             ending = asyncio.create_task(front.stop())
             for client in (goes, stays):

@@ -1144,3 +1144,44 @@ async def test_who_waits_at_another_for_the_end_hears_of_it(several: Several) ->
         assert (found["state"], found["chainHash"]) == ("success", chain_hash(entry.tx).hex())
         assert not fates.waiters and not fates.followed
         assert "transaction" not in await relay()
+
+
+async def test_one_that_stands_by_says_so_to_edges_and_what_its_folder_knows(several: Several) -> None:
+    """What nobody knows is 404 at an edge also while a relayer stands by; what only that one's folder has is not."""
+    ports, (operators,) = free_ports(2), free_ports(1)
+    begun = {"claims_seats": 1, "edges": ("127.0.0.0/8",)}
+    two = await several.start("two", port=ports[1], **begun)
+    known, open_still = transfer(wallet(2), relayed=False), transfer(ALICE, relayed=False)
+    assert await submit(two, known, open_still, kind="broadcast") == ["ok"] * 2
+    maker = BlockMaker(2)
+    several.world.hub.save(maker.block([known]))
+    await several.heard(two, 2)
+    await two.end()
+    one = await several.start("one", port=ports[0], **begun)
+    starting = asyncio.create_task(several.start("two", port=ports[1], metrics_port=operators, **begun))
+    front = Front(several.folder / "edge")
+    try:
+        urls = [f"ws://127.0.0.1:{port}" for port in ports]
+        await front.start(urls, up=1)
+        assert front.service is not None and front.service.signers is not None
+        signers = front.service.signers
+        await until(lambda: signers.state() == {urls[0]: "ok", urls[1]: "stands by"})
+
+        async def ask(tx_hash: bytes) -> int:
+            async with aiohttp.request("GET", f"{front.http}/v1/transactions/{tx_hash.hex()}") as answer:
+                return answer.status
+
+        assert await ask(b"\7" * 32) == 404
+        assert await ask(chain_hash(known)) == 200
+        assert await ask(client_hash(open_still)) == 503, "who does not follow it cannot say what becomes of it"
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="503"):
+            async with connected(f"{urls[1]}/ws"):
+                pass
+        await one.end()
+        await starting
+        await until(lambda: signers.state()[urls[1]] == "ok")
+        assert await ask(b"\7" * 32) == 503, "the other one is away, and may know"
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        await front.stop()

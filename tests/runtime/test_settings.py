@@ -203,6 +203,7 @@ def test_nothing_takes_no_time() -> None:
         "aggregator": {"thin_market_egld"},
         "relayer": {
             "stale_seconds", "sign_wait", "lifetime_seconds", "retention_hours", "forward_wait", "move_seconds",
+            "move_notice",
         },
         "pools": {"slow_seconds"},
         "localnet": {"traders_per_second"},

@@ -29,7 +29,11 @@ class HAProxy(Server):
             end = text.index("    server one", begin)
             after = text.index("\n", end) + 1
             before = text[begin:end].replace("GET /health", "GET /ready") + "    balance leastconn\n"
-            text = text[:begin] + before + servers + text[after:]
+            streams = before.replace(backend, f"{backend}_streams", 1).replace("/ready", "/ready?for=streams")
+            text = text[:begin] + before + servers + streams + servers + text[after:]
+            line = next(line for line in text.splitlines() if line.startswith(f"    use_backend {backend} if"))
+            to_streams = line.replace(backend, f"{backend}_streams", 1) + f" {{ nbsrv({backend}) eq 0 }}"
+            text = text.replace(line, f"{to_streams}\n{line}")
         (directory / "haproxy.cfg").write_text(text)
 
     @property

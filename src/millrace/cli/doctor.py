@@ -184,11 +184,10 @@ def _of_signers(states: dict[str, str]) -> Iterator[Finding]:
     """Those an edge forwards to: it has no signing process of its own."""
     answered = "ok" in states.values()
     for url, state in sorted(states.items()):
-        if state == "ok":
+        if state == "ok" or (state == "stands by" and answered):
             continue
-        # A relayer without a seat is not there for edges, and well: only its own /health tells it from a lost one.
         grade: Grade = "warning" if state == "away" and answered else "fault"
-        remedy = "ask its operators' port for /health: one that stands by for a seat is well; see docs/edges.md"
+        remedy = "ask its operators' port for /health; see docs/edges.md"
         yield Finding(grade, f"relayer at {url}", f"an edge finds it {state}", remedy)
 
 

@@ -21,11 +21,13 @@ from millrace.relayer.events.absent_accounts import AbsentAccounts
 from millrace.relayer.events.bookmark import Bookmark
 from millrace.relayer.events.events import Events
 from millrace.relayer.events.hub_client import HubClient
+from millrace.relayer.events.window import WindowReader
 from millrace.relayer.forwarding import wire
 from millrace.relayer.forwarding.lane import ForwardLane
 from millrace.relayer.forwarding.parts import Taken
 from millrace.relayer.forwarding.signers import Signers
 from millrace.relayer.forwarding.signing_end import Edges, new_run
+from millrace.relayer.forwarding.standing_by import StandingBy
 from millrace.relayer.gateway.gateway import Gateway
 from millrace.relayer.gateway.shared import Shared
 from millrace.relayer.journal import identity, recovery
@@ -61,6 +63,7 @@ from millrace.relayer.rules.seats import least, part_of, read_sums, sums_of
 from millrace.relayer.rules.stages import Relayers
 from millrace.relayer.settings import RelayerSettings
 from millrace.relayer.signing.handle import SignerError, SigningProcess
+from millrace.relayer.statistics.gas import WINDOW_SECONDS
 from millrace.relayer.statistics.history import History, flatten
 from millrace.relayer.statistics.history_store import Points, PostgresPoints, SqlitePoints
 from millrace.relayer.statistics.streams import Statistics
@@ -327,6 +330,7 @@ class Service:
         self.hub = HubClient(urls, self.events, place)
         self.bookmark.follow(self.hub)
         self.events.head = lambda: self.hub.head
+        self.window = WindowReader(self.hub, self.network, self.rounds, WINDOW_SECONDS, self.statistics.read_back)
         self.readiness = Readiness(
             self.network,
             self.journal,
@@ -364,7 +368,7 @@ class Service:
         if self.round_length is not None:
             work.append(self.round_length.run())
         if self.settings.hub_url:
-            work.append(self.hub.run())
+            work += [self.hub.run(), self.window.run()]
         if self.sharing is not None:
             work.append(self.sharing.run())
         if self.peer is not None:
@@ -484,9 +488,15 @@ class Service:
         self._started.push_async_callback(self._lobby.stop)
         await self._lobby.start()
         meanwhile = asyncio.ensure_future(self._pass_on())
+        file = Fates(Path(self.settings.data_dir) / FATES)
+        to_edges = StandingBy(self.settings, self.journal, file) if self.settings.edges else None
         try:
+            if to_edges is not None:
+                await to_edges.start()
             await self.sharing.sit()
         finally:
+            if to_edges is not None:
+                await to_edges.stop()
             meanwhile.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await meanwhile  # what it could not read or do ends the start: it is owed to clients

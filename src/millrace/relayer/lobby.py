@@ -1,7 +1,7 @@
 """The operators' port of a relayer that shares its keys' claims, until it serves: it waits for a seat, then takes over.
 
-Nothing else listens meanwhile. Who watches has to tell one that is well and stands by from one that is dead, and
-whoever ends what does not answer is not to end this one.
+Nothing else listens meanwhile, but what says so to edges (`forwarding.standing_by`). Who watches has to tell one that
+is well and stands by from one that is dead, and whoever ends what does not answer is not to end this one.
 """
 
 from __future__ import annotations

@@ -60,11 +60,15 @@ class Readiness:
 
     def is_ready(self) -> bool:
         """Whether submissions can be accepted and their fate followed."""
-        hub_ok = self._hub.connected or not self._has_hub
         signer_ok = self._keys.signer is None or self._keys.signer.running
-        if not self._gateway.listens or self._gateway.drain is not None or not self._forwards():
+        if not self.has_streams() or not self._forwards():
             return False
-        return hub_ok and signer_ok and self._journal.failed is None and self.why_not() is None and self._can_pay()
+        return signer_ok and self._journal.failed is None and self.why_not() is None and self._can_pay()
+
+    def has_streams(self) -> bool:
+        """Whether clients are let in, and told of what the hub tells: also while nobody signs."""
+        is_open = self._gateway.listens and self._gateway.drain is None
+        return is_open and (self._hub.connected or not self._has_hub)
 
     def _forwards(self) -> bool:
         """Whether an edge reaches anybody who signs; a relayer need not."""
@@ -75,7 +79,7 @@ class Readiness:
         keys = self._keys.relayers.keys
         return not keys or any(self._lifecycle.sponsor.state_of(key).condition == "ok" for key in keys)
 
-    def ready(self) -> dict[str, object]:
+    def ready(self, *, for_streams: bool = False) -> dict[str, object]:
         """The body of GET /ready: amounts in atomic units, as text."""
         keys: dict[str, dict[str, str]] = {}
         for shard, key in sorted(self._keys.relayers.by_shard.items()):
@@ -83,7 +87,7 @@ class Readiness:
             keys[str(shard)] = {"address": address.encode(key), "state": state.condition}
             if state.spendable is not None:
                 keys[str(shard)] |= {"spendable": str(state.spendable), "missing": str(state.missing)}
-        return {"ready": self.is_ready(), "relayers": keys}
+        return {"ready": self.has_streams() if for_streams else self.is_ready(), "relayers": keys}
 
     def health(self) -> dict[str, object]:
         """The body of GET /health."""

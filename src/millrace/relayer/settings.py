@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -37,6 +37,12 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     """Network profile: documented, mainnet, devnet or testnet."""
     chain_id: str = ""
     """Chain id, when it is not the profile's."""
+    shards: Annotated[int, Meta(ge=0, le=256)] = 0
+    """How many shards there are; 0: as the profile says."""
+    shard_rule: Literal["", "modulo", "mask"] = ""
+    """How the shard follows from an address, when it is not as in the profile."""
+    topic_scheme: Literal["", "documented", "live"] = ""
+    """Names of gossip topics, when they are not as in the profile."""
 
     hub_url: str = "ws://127.0.0.1:8300/hub/ws"
     """Where events come from (the notifier's hub); empty runs without events."""
@@ -156,6 +162,9 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
     Empty: drained clients come again by the address they have, and an end is told of as it happens."""
     move_seconds: Wait = 10.0
     """Over so many seconds clients are told to leave, each at a moment of its own."""
+    move_notice: Wait = 5.0
+    """Seconds before the first of these moments, in which newcomers are let in: longer than balancers take to see that
+    `/ready` is not true (those of deploy/proxy 2.5)."""
     allowed_origins: tuple[str, ...] = ()
     """Sites (`https://app.example`) whose pages may use the REST interface in a browser; `*` is every page. WebSockets
     are open to all."""
@@ -215,5 +224,5 @@ class RelayerSettings(TracingSettings, frozen=True, kw_only=True, forbid_unknown
 
     def network(self) -> NetworkProfile:
         """The network profile with this service's overrides. Raises `ValueError` for an unknown name."""
-        overrides = {"chain_id": self.chain_id} if self.chain_id else {}
-        return named_profile(self.profile, **overrides)
+        properties = "chain_id", "shards", "shard_rule", "topic_scheme"
+        return named_profile(self.profile, **{name: value for name in properties if (value := getattr(self, name))})

@@ -37,11 +37,13 @@ def test_the_others_come_back(channel: int, number: int, body: bytes, words: str
     said, refusal = Hello(words, {0: words, 2: "b"}, 8201, True), Refusal(number % 2**53, ["0a" * 32], words)
     assert wire.read_hello(wire.hello(said)) == said
     assert wire.read_refused(wire.refused(refusal)) == refusal
+    assert wire.read_ask(wire.ask(number, b"h" * 32)) == (number, b"h" * 32)
+    assert wire.read_known(wire.known(number, 404, body)) == (number, 404, body)
 
 
 READERS = (
     wire.read_submit, wire.read_channel, wire.read_reply, wire.read_announce, wire.read_rest, wire.read_close,
-    wire.read_hello, wire.read_refused,
+    wire.read_hello, wire.read_refused, wire.read_ask, wire.read_known,
 )  # fmt: skip
 
 
@@ -55,6 +57,7 @@ def test_anything_else_is_refused(read: object, data: bytes) -> None:
 
 
 NOBODY_SAYS = (
+    (wire.read_known, wire.known(1, 999, b"{}")),
     (wire.read_hello, wire.hello(Hello("r", {}, 65_536, True))),
     (wire.read_hello, wire.hello(Hello("r", {}, -1, True))),
     (wire.read_hello, wire.HELLO + b'{"run":"r","relayers":{},"httpPort":1}'),  # of who would answer by request ids

@@ -71,9 +71,9 @@ class Desk:
         self.mark = Mark(folder / "data" / "mark", owner)
         self.policy = folder / "policy.toml"
         self.policy.write_text("")
-        files, network = write_keys(folder / "keys"), (NETWORK.name, NETWORK.chain_id)
+        files = write_keys(folder / "keys")
         places = str(self.journal.path), str(self.mark.path), owner, str(self.policy)
-        self.start = Start(files, (), {}, "", *places, *network)
+        self.start = Start(files, (), {}, "", *places, NETWORK)
         self.process = SigningProcess(self.start, timeout=5.0)
 
     async def ask(self, tx: Any, *, write: bool = True) -> bytes | str:
@@ -223,7 +223,7 @@ async def test_half_written_policy_at_the_start(tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_text("[caps]\ngas_lim")
     keys = write_keys(tmp_path / "keys")
-    start = Start(keys, (), {}, "", str(tmp_path / "j"), "", "", str(file), NETWORK.name, NETWORK.chain_id)
+    start = Start(keys, (), {}, "", str(tmp_path / "j"), "", "", str(file), NETWORK)
     with pytest.raises(SignerError, match=r"policy\.toml"):
         await SigningProcess(start, 5.0).start()
 
@@ -286,7 +286,7 @@ async def test_a_process_that_stands_still_verifies_no_more(desk: Desk, monkeypa
     assert desk.process.pid == pid
 
 
-START = Start((), (), {}, "", "", "", "", "", NETWORK.name, NETWORK.chain_id)
+START = Start((), (), {}, "", "", "", "", "", NETWORK)
 
 
 class Hours:
@@ -419,7 +419,7 @@ async def test_row_36_no_core_dumps_no_debugger_no_swap(desk: Desk) -> None:
 async def test_keys_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     """A key of the wrong kind stops the start with a text that names the file and nothing secret."""
     files = write_keys(tmp_path / "keys")
-    start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id)
+    start = Start(files[:2], (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK)
     with pytest.raises(SignerError, match="no key for shard 2"):
         await SigningProcess(start, 5.0).start()
 
@@ -529,9 +529,7 @@ async def test_killed_while_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
     """A process that is killed before it is ready is replaced, also the very first one."""
     born = killed_at_birth(monkeypatch, 2)
     keys = write_keys(tmp_path / "keys")
-    process = SigningProcess(
-        Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id), 5.0
-    )
+    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK), 5.0)
     await process.start()
     assert process.running and len(born) == 3 and process.pid == born[2]
     await process.stop()
@@ -542,9 +540,7 @@ async def test_killed_whenever_it_starts(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(handle, "_RESTART_FIRST", 0.001)
     born = killed_at_birth(monkeypatch, 10**6)
     keys = write_keys(tmp_path / "keys")
-    process = SigningProcess(
-        Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK.name, NETWORK.chain_id), 5.0
-    )
+    process = SigningProcess(Start(keys, (), {}, "", str(tmp_path / "j"), "", "", "", NETWORK), 5.0)
     with pytest.raises(SignerError, match=r"killed by SIGKILL.*memory"):
         await process.start()
     assert len(born) == handle.START_ATTEMPTS and not process.running

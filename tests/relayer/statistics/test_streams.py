@@ -167,6 +167,18 @@ def test_rates_and_block_times() -> None:
     assert data["mempool"] == {"estimatedQueue": 40, "ingressTps": 4.0, "inclusionTps": 10.0, "pressure": -1.5}
 
 
+def test_pressure_where_nothing_arrives() -> None:
+    """Who hears of nothing that arrives knows no pressure while blocks include something; an idle network has none."""
+    stats = NetworkStats(3, start=0.0)
+    whole(stats, block(0, 1, at_ms=2000, executed=0), 2.0)
+    idle = numbers(stats, 3.0)
+    assert idle["mempool"]["pressure"] == 0.0
+    whole(stats, block(0, 2, at_ms=4000, executed=10), 4.0)
+    busy = numbers(stats, 5.0)
+    assert (busy["mempool"]["ingressTps"], busy["mempool"]["pressure"]) == (0.0, None)
+    assert busy["health"]["dataCompleteness"] < 1
+
+
 def test_a_transaction_arrives_once() -> None:
     """Who asks again once it was in a block, and an answer that comes behind the block, bring nothing new."""
     stats = NetworkStats(3, start=0.0)

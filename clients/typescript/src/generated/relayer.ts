@@ -666,20 +666,32 @@ export interface paths {
         /** Whether submissions are taken. */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description `streams`: whether clients are told of the network, whoever signs. */
+                    for?: "streams";
+                };
                 header?: never;
                 path?: never;
                 cookie?: never;
             };
             requestBody?: never;
             responses: {
-                /** @description Submissions are taken. */
+                /** @description It is so. */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
                         "application/json": components["schemas"]["Readiness"];
+                    };
+                };
+                /** @description Refused. */
+                400: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ErrorBody"];
                     };
                 };
                 /** @description Not now. */

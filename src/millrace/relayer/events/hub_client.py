@@ -128,6 +128,11 @@ class HubClient:
         return None
 
     @property
+    def url(self) -> str:
+        """Of the present notifier's hub."""
+        return self._urls[self._at]
+
+    @property
     def ids_kept(self) -> int:
         """Ids of events by which another notifier's repetitions are known."""
         return len(self._told)

@@ -18,7 +18,7 @@ from millrace.relayer.forwarding.parts import Piece, Routed
 from millrace.relayer.forwarding.signers import AWAY, UNKNOWN, Signers
 from millrace.relayer.forwarding.upstream import Upstream
 from millrace.relayer.gateway.rest import RestApi
-from millrace.relayer.gateway.wallets import LONGEST_PATIENCE, patience_of
+from millrace.relayer.gateway.wallets import HASH, LONGEST_PATIENCE, patience_of
 from millrace.relayer.protocol import messages, reasons, wallets
 from millrace.relayer.protocol.reasons import Reason, Refused
 from millrace.relayer.protocol.wallets import RelayersReply
@@ -148,8 +148,13 @@ class ForwardedRest:
     # ---- questions
 
     async def _transaction(self, request: web.Request) -> web.Response:
-        """Whoever took it knows; that nobody does can be said when all have been asked."""
-        answers, lost = await self._ask_all(request)
+        """Whoever took it knows; that nobody does can be said when all have been asked.
+
+        Who stands by took it earlier if at all: what others say of it is newer.
+        """
+        text = request.match_info["hash"]
+        tx_hash = bytes.fromhex(text) if HASH.fullmatch(text) else None
+        answers, lost = await self._ask_all(request, tx_hash)
         for answer in answers:
             if answer.status not in (404, 503):
                 return _response(answer)
@@ -174,9 +179,10 @@ class ForwardedRest:
         ordered = sorted(found.values(), key=lambda item: (item.shard, item.state != "ready", item.address))
         return http.json_response(msgspec.structs.replace(replies[0], relayers=ordered))
 
-    async def _ask_all(self, request: web.Request) -> tuple[list[_Answer], bool]:
-        """The answers of all relayers, and whether any of them gave none."""
-        asked = (self._ask(request, each, None) for each in self._signers.all)
+    async def _ask_all(self, request: web.Request, tx_hash: bytes | None = None) -> tuple[list[_Answer], bool]:
+        """The answers of all relayers, and whether any of them gave none; of who stands by last, if of a hash."""
+        ordered = sorted(self._signers.all, key=lambda each: each.stands_by)
+        asked = (self._ask(request, each, None, tx_hash) for each in ordered)
         found = await asyncio.gather(*asked, return_exceptions=True)
         answers = []
         for item in found:
@@ -188,15 +194,22 @@ class ForwardedRest:
 
     # ---- the way there
 
-    async def _ask(self, request: web.Request, upstream: Upstream, body: bytes | None) -> _Answer:
+    async def _ask(
+        self, request: web.Request, upstream: Upstream, body: bytes | None, tx_hash: bytes | None = None
+    ) -> _Answer:
         """Ask a relayer in the client's name, for as long as the client waits. Raises `_Lost` and `Refused`."""
         base = upstream.http_base
-        if base is None or not upstream.is_up:
+        if upstream.stands_by and tx_hash is not None:
+            asking = _looked(upstream, tx_hash)
+        elif base is not None and upstream.is_up:
+            asking = self._asked(request, base + request.rel_url.raw_path_qs, body)
+        else:
             raise _Lost(sent=False)
         if self.under_way >= MAX_UNDER_WAY:
+            asking.close()
             raise Refused(reasons.BUSY.but("too many requests are forwarded", 500))
         self.under_way += 1
-        task = asyncio.ensure_future(self._asked(request, base + request.rel_url.raw_path_qs, body))
+        task = asyncio.ensure_future(asking)
         try:
             while not task.done() and request.transport is not None:
                 await asyncio.wait([task], timeout=LOOK_SECONDS)
@@ -230,6 +243,15 @@ class ForwardedRest:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             log.warning("a relayer did not answer", extra={"url": url[:200], "error": str(error)[:200]})
             raise _Lost(sent=True) from None
+
+
+async def _looked(upstream: Upstream, tx_hash: bytes) -> _Answer:
+    """What a relayer that stands by says. Raises `_Lost`."""
+    found = await upstream.look(tx_hash)
+    if found is None:
+        raise _Lost(sent=True)
+    status, body = found
+    return _Answer(status, body, {"Content-Type": "application/json"} | ({"Retry-After": "1"} if status == 503 else {}))
 
 
 def _response(answer: _Answer) -> web.Response:

@@ -252,7 +252,7 @@ def depart(upstreams: Iterable[Upstream]) -> None:
 
 def _state_of(upstream: Upstream) -> str:
     if not upstream.is_up:
-        return "away"
+        return "stands by" if upstream.stands_by else "away"
     return "leaving" if upstream.is_leaving else "ok" if upstream.is_ready else "not ready"
 
 

@@ -37,6 +37,7 @@ MUST_DELIVER_BYTES = 64 * 1024 * 1024
 """Replies that may wait for one edge: some 80 000. One that reads so slowly is closed and asks again."""
 LOOK_SECONDS = 0.5
 """Between two looks whether this relayer has other keys than it said."""
+NO_EDGE = "not an edge of this relayer: see its setting edges"
 MAX_REFUSALS = 10_000
 """Refusals kept for edges that come again, for as long as a subscription lives at most."""
 
@@ -74,14 +75,9 @@ class Edges:
         """What a connection to `/ws/edge` becomes."""
         return EdgeSession(self, self._shared, request.headers)
 
-    def _is_ours(self, remote: str, forwarded: str | None) -> bool:
-        """Whether an edge is connected, and nobody else through a proxy that is where edges are."""
-        hops = forwarded.split(",") if forwarded is not None else ()
-        return all(self._networks.is_proxy(hop.strip()) for hop in (remote, *hops))
-
     def enter(self, session: EdgeSession, heard: str, forwarded: str | None) -> bool:
         """Greet an edge, and tell it what was refused since it `heard` of something; False: it is none."""
-        if not self._is_ours(session.remote, forwarded):
+        if not is_edge(self._networks, session.remote, forwarded):
             self.turned_away += 1
             level = logging.WARNING if self.turned_away == 1 else logging.DEBUG  # whoever likes can connect: no flood
             log.log(level, "no edge of ours", extra={"client": session.remote, "forwarded": forwarded})
@@ -149,7 +145,7 @@ class EdgeSession(websocket.Session):
 
     def on_open(self) -> None:
         if not self._edges.enter(self, self._headers.get(wire.HEARD, ""), self._headers.get("x-forwarded-for")):
-            self.close(websocket.POLICY_VIOLATION, "not an edge of this relayer: see its setting edges", abort=True)
+            self.close(websocket.POLICY_VIOLATION, NO_EDGE, abort=True)
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         try:
@@ -281,6 +277,12 @@ class EdgeClient:
     def _send(self, number: object, body: bytes) -> None:
         if not self.closed and isinstance(number, int):
             self._edge.outbox.put(wire.reply(self._channel, number, body))
+
+
+def is_edge(networks: ClientAddress, remote: str, forwarded: str | None) -> bool:
+    """Whether an edge is connected, and nobody else through a proxy that is where edges are."""
+    hops = forwarded.split(",") if forwarded is not None else ()
+    return all(networks.is_proxy(hop.strip()) for hop in (remote, *hops))
 
 
 def new_run() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import math
 import random
@@ -24,6 +25,8 @@ PING_SECONDS = 3.0
 """A relayer that says nothing for so long is asked, and given up when it stays silent as long again."""
 MAX_BUFFERED = 16 * 1024 * 1024
 """Bytes that may wait to be read by a relayer: four of the largest messages."""
+LOOK_SECONDS = 5.0
+"""A relayer that stands by may take so long to say what it knows of a transaction."""
 MAX_KEPT = 128 * 1024 * 1024
 """Bytes of messages that are kept until a relayer has answered them; 20,000 transactions are some 12 MB."""
 
@@ -135,13 +138,22 @@ class Upstream:
         self.losses = 0
         """Connections lost since the start."""
         self._events, self._clock, self._chain_id = events, clock, chain_id
+        self._numbers = itertools.count(1)
         self._link: _Link | None = None
+        self._idle: _Link | None = None
+        """The connection of one that stands by: nothing is sent there but questions."""
+        self._looks: dict[int, asyncio.Future[tuple[int, bytes] | None]] = {}
         self._heard = ""
 
     @property
     def is_up(self) -> bool:
         """Whether submissions reach it."""
         return self._link is not None
+
+    @property
+    def stands_by(self) -> bool:
+        """Whether it waits for a seat, and takes nothing until it has one."""
+        return self._idle is not None
 
     @property
     def accepts(self) -> bool:
@@ -231,6 +243,22 @@ class Upstream:
             self._link.channels.discard(channel)
             self._link.outbox.put(wire.left(channel))
 
+    async def look(self, tx_hash: bytes) -> tuple[int, bytes] | None:
+        """What one that stands by says of a transaction, status and body as over HTTP; `None`: it does not answer."""
+        if self._idle is None:
+            return None
+        number = next(self._numbers)
+        answer: asyncio.Future[tuple[int, bytes] | None] = asyncio.get_running_loop().create_future()
+        self._looks[number] = answer
+        self._idle.outbox.put(wire.ask(number, tx_hash))
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await answer
+        except TimeoutError:
+            return None
+        finally:
+            del self._looks[number]
+
     def take(self, link: _Link, record: bytes) -> None:
         """A record came. Raises `WireError`."""
         if record.startswith(wire.REPLY):  # nearly always
@@ -238,6 +266,15 @@ class Upstream:
             pending = self.forget(number)
             if pending is not None:
                 pending.owner.answered(pending, body)
+            return
+        if link is self._idle and record.startswith(wire.KNOWN):
+            number, status, body = wire.read_known(record)
+            if number in self._looks and not self._looks[number].done():
+                self._looks[number].set_result((status, body))
+            return
+        if record == wire.STANDS_BY and self._link is not link:
+            self._idle, link.is_greeted = link, True
+            log.info("a relayer stands by", extra={"url": self.url})
             return
         if not record.startswith(wire.HELLO):
             if record.startswith(wire.REFUSED) and self.said is not None:
@@ -261,6 +298,11 @@ class Upstream:
 
     def closed(self, link: _Link) -> None:
         """A connection has ended."""
+        if self._idle is link:
+            self._idle = None
+            for answer in self._looks.values():
+                if not answer.done():
+                    answer.set_result(None)
         if self._link is link:
             self._link = None
             self.losses += 1

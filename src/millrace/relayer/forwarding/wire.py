@@ -3,6 +3,8 @@
 An edge tells submissions, each with the channel (a connection of a client) it came on, a number of its own, and whose
 it is. Replies come back under channel and number, so that neither order nor the clients' own request ids matter. Text
 messages are words to every client, of which an edge heeds one: the relayer is about to end.
+
+A relayer that stands by for a seat takes nothing. It says that it does, and what its folder knows of a transaction.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ HEARD = "x-millrace-heard"
 SUBMIT, LEFT, DEPART = b"S", b"L", b"D"
 """The last: what was submitted before it has waited for company at the edge, and is to wait for none at the relayer."""
 HELLO, REPLY, ANNOUNCE, REST, CLOSE, REFUSED = b"H", b"R", b"A", b"W", b"C", b"F"
+STANDS_BY, ASK, KNOWN = b"B", b"Q", b"K"
+"""In the place of a greeting, which no edge of an earlier version takes for one; a question, and its answer."""
 HASH_BYTES = 32
 UNSENT = 1004, 1005, 1006, 1015
 """Codes that no close frame may have (RFC 6455, 7.4.1)."""
@@ -39,6 +43,8 @@ _CHANNEL = struct.Struct("!cI")
 _REPLY = struct.Struct("!cIQ")
 _REST = struct.Struct("!cId")
 _CLOSE = struct.Struct("!cIH")
+_ASK = struct.Struct("!cQ32s")
+_KNOWN = struct.Struct("!cQH")
 
 
 class Hello(msgspec.Struct, frozen=True, rename="camel"):
@@ -208,6 +214,36 @@ def read_refused(record: bytes) -> Refusal:
         return _refusal.decode(record[1:])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(str(error)) from None
+
+
+def ask(number: int, tx_hash: bytes) -> bytes:
+    """What is known of a transaction? Asked of who stands by."""
+    return _ASK.pack(ASK, number, tx_hash)
+
+
+def read_ask(record: bytes) -> tuple[int, bytes]:
+    """Number and hash. Raises `WireError`."""
+    try:
+        _, number, tx_hash = _ASK.unpack(record)
+    except struct.error as error:
+        raise WireError(str(error)) from None
+    return number, tx_hash
+
+
+def known(number: int, status: int, body: bytes) -> bytes:
+    """The answer, as over HTTP."""
+    return _KNOWN.pack(KNOWN, number, status) + body
+
+
+def read_known(record: bytes) -> tuple[int, int, bytes]:
+    """Number, status and body. Raises `WireError`."""
+    try:
+        _, number, status = _KNOWN.unpack_from(record)
+    except struct.error as error:
+        raise WireError(str(error)) from None
+    if status not in (200, 404, 503):
+        raise WireError("a status of no answer that there is")
+    return number, status, record[_KNOWN.size :]
 
 
 def records(data: bytes) -> Iterator[bytes]:

@@ -21,7 +21,7 @@ from millrace.runtime.websocket import text_frame
 ANSWER_SECONDS = 5.0
 """What is under way at a shutdown may take so long to be answered."""
 LOOK_SECONDS = 0.01
-DRAIN_EGRESS_SECONDS = 0.25
+TIDY_SECONDS = 0.25
 EVERYONE = StreamTopic(topics.ACCOUNTS)
 """Who hears of all accounts."""
 ENVELOPE_BYTES = 64 * 1024
@@ -56,10 +56,13 @@ class Gateway:
         return self._server.port
 
     async def run(self) -> None:
-        """Let what clients were sent run out of their meters, for ever."""
+        """Let what clients were sent run out of their meters, and close whom a drain has not moved, for ever."""
         while True:
-            await asyncio.sleep(DRAIN_EGRESS_SECONDS)
-            self.shared.egress.drain(self.shared.clock())
+            await asyncio.sleep(TIDY_SECONDS)
+            now = self.shared.clock()
+            self.shared.egress.drain(now)
+            if self.drain is not None and now >= self.drain.until:
+                self._close_clients()
 
     async def leave(self) -> None:
         """Send clients elsewhere where they can go, take nothing more and answer what is under way."""
@@ -81,10 +84,7 @@ class Gateway:
         if self._server is None:
             return
         await self.leave()
-        self._deliveries.join()  # and so goes before
-        goodbye = text_frame(messages.encode(messages.ShutdownMessage(list(self.shared.settings.move_to) or UNSET)))
-        for session in list(self._server.sessions):
-            session.send_frames(goodbye)
+        self._say_goodbye(self._server.sessions)
         await self._server.close(websocket.GOING_AWAY, "server shutting down")
 
     def send_away(self) -> None:
@@ -92,14 +92,29 @@ class Gateway:
         if self.drain is not None or self._server is None:
             return
         settings, sessions = self.shared.settings, list(self._server.sessions)
-        self.drain = Drain(settings.move_to, settings.move_seconds, self.shared.clock(), len(sessions))
+        now = self.shared.clock()
+        self.drain = Drain(settings.move_to, settings.move_notice, settings.move_seconds, now, len(sessions))
         for session in sessions:
-            session.send_frames(self.drain.word())
+            session.send_frames(self.drain.word(now))
 
-    def _clients(self) -> bool:
-        """Whether any client is there: edges stay as long as their own clients may wait for answers."""
+    def _clients(self) -> list[PublicSession | StatsSession]:
+        """The clients that are there: edges stay as long as their own clients may wait for answers."""
         assert self._server is not None
-        return any(isinstance(session, PublicSession | StatsSession) for session in self._server.sessions)
+        return [each for each in self._server.sessions if isinstance(each, PublicSession | StatsSession)]
+
+    def _close_clients(self) -> None:
+        """Close whoever is left."""
+        clients = [each for each in self._clients() if not each.closed]
+        self._say_goodbye(clients)
+        for client in clients:
+            client.close(websocket.GOING_AWAY, "this service is about to end")
+
+    def _say_goodbye(self, sessions: Iterable[websocket.Session]) -> None:
+        """Whoever is left is closed now, and told where to go."""
+        self._deliveries.join()  # and so goes before
+        goodbye = text_frame(messages.encode(messages.ShutdownMessage(list(self.shared.settings.move_to) or UNSET)))
+        for session in list(sessions):
+            session.send_frames(goodbye)
 
     @property
     def listens(self) -> bool:
@@ -122,18 +137,23 @@ class Gateway:
         return 0 if self._server is None else self._server.turned_away
 
     def _session(self, request: websocket.Request) -> websocket.Session:
-        if self.drain is not None:
+        drain, now = self.drain, self.shared.clock()
+        if drain is not None and (request.path in self.further or not drain.lets_in(now)):
             raise websocket.Refuse(503, "this service is about to end: connect to another one")
         forwarded = request.headers.get("x-forwarded-for")
+        if request.path in self.further:
+            return self.further[request.path](request)
+        session: PublicSession | StatsSession
         if request.path == "/ws":
             session = PublicSession(self.shared, forwarded)
             session.authorization = request.headers.get("authorization")
-            return session
-        if request.path == "/ws/stats":
-            return StatsSession(self.shared, forwarded)
-        if request.path in self.further:
-            return self.further[request.path](request)
-        raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
+        elif request.path == "/ws/stats":
+            session = StatsSession(self.shared, forwarded)
+        else:
+            raise websocket.Refuse(404, "WebSocket endpoints are /ws and /ws/stats")
+        if drain is not None:
+            session.first = drain.word(now)
+        return session
 
     # ---- fan-out
 

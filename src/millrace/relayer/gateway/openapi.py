@@ -113,12 +113,7 @@ def openapi() -> dict[str, Any]:
             "/v1/network-stats/history": {"get": _history()},
             "/v1/network-stats/blocks": {"get": _blocks()},
             "/health": {"get": _look("State of the service.", {"application/json": {"schema": {"type": "object"}}})},
-            "/ready": {
-                "get": {
-                    "summary": "Whether submissions are taken.",
-                    "responses": {status: _answer(text, _json("Readiness")) for status, text in _READY.items()},
-                }
-            },
+            "/ready": {"get": _ready()},
         },
         "components": {"schemas": schemas},
     }
@@ -201,8 +196,18 @@ def _blocks() -> dict[str, Any]:
     }
 
 
+def _ready() -> dict[str, Any]:
+    wanted = {"name": "for", "in": "query", "schema": {"const": "streams"}}
+    answers = {status: _answer(text, _json("Readiness")) for status, text in _READY.items()}
+    return {
+        "summary": "Whether submissions are taken.",
+        "parameters": [wanted | {"description": "`streams`: whether clients are told of the network, whoever signs."}],
+        "responses": answers | {"400": _errors()["400"]},
+    }
+
+
 _STRANGER = "The API key is nobody's."
-_READY = {"200": "Submissions are taken.", "503": "Not now."}
+_READY = {"200": "It is so.", "503": "Not now."}
 _HISTORY = {
     "type": "object",
     "required": ["resolution", "points"],

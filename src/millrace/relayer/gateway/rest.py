@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -37,6 +38,12 @@ _STATUS = {
 }
 
 
+class Readiness(Protocol):
+    """The body of GET /ready, which says whether it is."""
+
+    def __call__(self, *, for_streams: bool) -> dict[str, object]: ...
+
+
 class RestApi:
     """Handlers of the service's HTTP port."""
 
@@ -51,7 +58,7 @@ class RestApi:
         max_batch: int,
         max_wait: float,
         health: Callable[[], dict[str, object]],
-        readiness: Callable[[], dict[str, object]],
+        readiness: Readiness,
         count: Callable[[Reason], Reason],
         judged: Callable[[str, Sequence[object], float], None],
         history: Callable[[int | None, int | None, int | None], Awaitable[bytes]],
@@ -232,8 +239,11 @@ class RestApi:
     async def _get_health(self, _: web.Request) -> web.Response:
         return http.json_response(self._health())
 
-    async def _get_ready(self, _: web.Request) -> web.Response:
-        body = self._readiness()
+    async def _get_ready(self, request: web.Request) -> web.Response:
+        wanted = request.query.get("for")
+        if wanted not in (None, "streams"):
+            return http.error_response("for: only `streams` is known", 400)
+        body = self._readiness(for_streams=wanted is not None)
         return http.json_response(body, 200 if body["ready"] else 503)
 
 

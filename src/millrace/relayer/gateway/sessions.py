@@ -41,6 +41,8 @@ class _Listener(websocket.Session):
         """Of what the client is sent, unless it is on this machine."""
         self.held: list[bytes] = []
         """See `Deliveries`."""
+        self.first = b""
+        """Said at once, if anything: it came while clients are sent away."""
 
     def on_open(self) -> None:
         self.limit_send_buffer(0)  # whatever waits puts the connection behind
@@ -49,6 +51,8 @@ class _Listener(websocket.Session):
             self.meter = self._shared.egress.enter(self.client)
         if not self._shared.doors.enter(self.client, self._shared.clock()):
             self.close(websocket.POLICY_VIOLATION, "too many connections from this address", abort=True)
+        elif self.first:
+            self.send_frames(self.first)
 
     def on_close(self) -> None:
         self._leave_audiences()

@@ -41,7 +41,8 @@ PATIENCE, LONGEST_PATIENCE = 30.0, 60.0
 """Seconds that `wait=final` waits by default, and at most."""
 GONE_SECONDS = 1.0
 """After so long at most the room of a client that hung up while it waited is another's."""
-_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
+UNKNOWN = "transaction not known: it was not accepted here, or too long ago"
 _SECONDS = re.compile(r"[0-9]{1,3}", re.ASCII)
 
 RelayerState = Literal["ready", "paused", "short of funds", "not ready"]
@@ -104,14 +105,14 @@ class WalletApi:
 
     async def _get_transaction(self, request: web.Request) -> web.Response:
         text = request.match_info["hash"]
-        if not _HASH.fullmatch(text):
+        if not HASH.fullmatch(text):
             return http.error_response("invalid transaction hash: a hash is 64 lower-case hex digits", 400)
         try:
             found = await self._lifecycle.fates.find(bytes.fromhex(text))
         except FatesUnavailable as error:
             return http.error_response(str(error), 503, {"Retry-After": "1"})
         if found is None:
-            return http.error_response("transaction not known: it was not accepted here, or too long ago", 404)
+            return http.error_response(UNKNOWN, 404)
         return http.json_response(transaction_reply(text, *found))
 
     async def _prepare(self, request: web.Request) -> web.Response:

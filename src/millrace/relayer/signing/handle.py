@@ -422,8 +422,7 @@ def where_keys_are(settings: RelayerSettings, journal: Path) -> Start:
         str(mark_place(journal, settings.mark_path)),
         "",
         settings.policy_file,
-        settings.profile,
-        settings.network().chain_id,
+        settings.network(),
     )
 
 

@@ -26,7 +26,6 @@ import msgspec
 
 from millrace.chain.keys import KeyPair
 from millrace.chain.network import NetworkProfile
-from millrace.chain.network import profile as named_profile
 from millrace.chain.transaction import Transaction, TransactionError, from_proto, signing_message
 from millrace.relayer.journal import chain, memory
 from millrace.relayer.journal.advice import WHAT_TO_DO
@@ -288,14 +287,13 @@ def serve(connection: socket.socket, *, locked: bool = False) -> None:
 
 
 def _open_vault(start: Start) -> Vault:
-    network = named_profile(start.profile, chain_id=start.chain_id)
-    pairs = keystore.load(start.key_files, start.key_env, network, start.seeds, start.key_passphrase_file)
+    pairs = keystore.load(start.key_files, start.key_env, start.network, start.seeds, start.key_passphrase_file)
     rules = PolicyFile(start.policy_file, Path(start.journal).with_name(policy.KEPT))
     remembered = None
     with contextlib.suppress(sqlite3.Error):  # nothing is signed from a journal that cannot be read
         remembered = meta(Path(start.journal), POLICY)
     rules.begin(remembered)
-    return Vault(pairs, network, Path(start.journal), Mark(Path(start.mark), start.owner), rules)
+    return Vault(pairs, start.network, Path(start.journal), Mark(Path(start.mark), start.owner), rules)
 
 
 def _receive(stream: BinaryIO) -> Command | None:

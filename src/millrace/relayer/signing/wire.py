@@ -9,6 +9,8 @@ import struct
 
 import msgspec
 
+from millrace.chain.network import NetworkProfile
+
 MAX_FRAME = 256 * 1024 * 1024
 """As many transactions as are asked for at once fit in, with the longest data there can be."""
 HEADER = struct.Struct(">I")
@@ -32,8 +34,7 @@ class Start(_Record, frozen=True, tag="start"):
     owner: str
     """… and this is the data directory both belong to."""
     policy_file: str
-    profile: str
-    chain_id: str
+    network: NetworkProfile
 
     def __repr__(self) -> str:
         return f"Start(key_files={self.key_files}, key_env={self.key_env}, seeds=***)"

@@ -415,9 +415,9 @@ class NetworkStats:
             self._waiting.popitem(last=False)
         ingress = self._ingress.per_second(now, self._start)
         inclusion = self._inclusion.per_second(now, self._start) if self._seen else None
-        pressure = None
-        if inclusion is not None:
-            pressure = round((ingress - inclusion) / ingress, 6) if ingress else 0.0
+        pressure = 0.0 if inclusion == 0 else None  # of a part of what is included, of which nothing was heard
+        if inclusion is not None and ingress:
+            pressure = round((ingress - inclusion) / ingress, 6)
         return Mempool(
             len(self._waiting), round(ingress, 3), None if inclusion is None else round(inclusion, 3), pressure
         )

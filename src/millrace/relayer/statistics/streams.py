@@ -7,6 +7,7 @@ import hashlib
 import logging
 import time
 import zlib
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -45,6 +46,8 @@ GAS_STREAMS = topics.GAS_STATS, topics.ALL_GAS_STATS, topics.DEFLATED_GAS_STATS
 NETWORK_STREAMS = topics.NETWORK_STATS, topics.DEFLATED_NETWORK_STATS
 GAS_SECONDS, NETWORK_SECONDS = 0.05, 0.25
 """Cadences of the public interface."""
+MAX_COUNTED = 65_536
+"""Blocks of the window that are known again: of four shards whose rounds are 600 ms it has 12,000."""
 SHORTEST_TRANSACTION = 128
 """Bytes of two addresses and a signature. Anybody can gossip what is shorter, hundreds of thousands in one message."""
 
@@ -59,6 +62,8 @@ class Statistics:
         self._clock = clock
         self.gas = GasStats(network.shards)
         self.numbers = NetworkStats(network.shards, clock(), rounds)
+        self._counted: OrderedDict[bytes, None] = OrderedDict()
+        """Blocks whose prices count."""
         self.fanout = Timings(ANSWER_BUCKETS)
         """From a block's arrival to the end of its fan-out."""
         self.sequence = 0
@@ -87,8 +92,19 @@ class Statistics:
 
     def block_final(self, block: BlockFacts, now: float, age: float) -> None:
         self.numbers.block_final(block)
-        if age < WINDOW_SECONDS:
-            self.gas.add(block.shard, block.gas_prices, now - age)
+        self._count_prices(block, now, age)
+
+    def read_back(self, block: BlockFacts) -> None:
+        """A block became final before now, and may have been told of."""
+        self._count_prices(block, self._clock(), max(0.0, time.time() - block.timestamp_ms / 1000))
+
+    def _count_prices(self, block: BlockFacts, now: float, age: float) -> None:
+        if age >= WINDOW_SECONDS or block.block_hash in self._counted:
+            return
+        self._counted[block.block_hash] = None
+        if len(self._counted) > MAX_COUNTED:
+            self._counted.popitem(last=False)
+        self.gas.add(block.shard, block.gas_prices, now - age)
 
     def not_executable(self, tx_hash: bytes) -> None:
         self.numbers.not_executable(tx_hash)
