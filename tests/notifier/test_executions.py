@@ -133,10 +133,11 @@ async def test_nodes_of_two_versions(tmp_path: Path, where: str, newer_first: bo
 
 
 async def test_what_is_missing_is_marked(tmp_path: Path) -> None:
-    """A block without a result that it lists, and an execution behind a hole, are marked as incomplete."""
+    """A block without a result that it lists, and an execution behind a hole, are marked; filters hold no mark back."""
     async with notifier(tmp_path) as running, peers(running) as opened:
-        node, consumer = await opened.node(), await opened.consumer()
+        node, consumer, filtered = await opened.node(), await opened.consumer(), await opened.consumer()
         await consumer.subscribe()
+        await filtered.subscribe("Identifier", identifier="swap")
         old = [proposal(0, nonce) for nonce in (4, 5, 6, 7)]
         await node.save(proposal(0, 8, ran=[ran(old[0])]))
         lacking = proposal(0, 9, ran=[ran(old[1]), ran(old[2])])
@@ -152,6 +153,7 @@ async def test_what_is_missing_is_marked(tmp_path: Path) -> None:
             (SAVE, name(proposal(0, 10, ran=[ran(old[3])])), 0),
             (EXECUTED, name(old[3]), INCOMPLETE),
         ]
+        assert await told(filtered, 2) == [(SAVE, name(lacking), INCOMPLETE), (EXECUTED, name(old[3]), INCOMPLETE)]
         assert running.metrics.irregular.labels("result_missing")._value.get() == 1
         assert running.metrics.missing_executions.labels("0")._value.get() == 1
 

@@ -293,6 +293,29 @@ def logs_of(message: pb.WsMessage) -> Logs:
     return [(log.txHash, [e.SerializeToString() for e in log.log.events]) for log in block.transactionPool.logs]
 
 
+async def test_filters_hear_of_what_was_never_told(tmp_path: Path) -> None:
+    """A block before which others are missing comes to each consumer with filters, live and late, with its mark."""
+    wish = {"event_type": "Identifier", "identifier": "swap"}
+    swap, other = [event(ALICE, "swap")], [event(ALICE, "burn"), event(BOB, "burn")]
+    blocks = [save_block(0, nonce, events=events) for nonce, events in ((1, swap), (9, other), (10, other), (12, swap))]
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, live, late = await connect.node(), await connect.consumer(), await connect.consumer()
+        await live.subscribe(**wish)
+        for block in blocks:
+            await node.save(block)
+        await node.finalise(blocks[1])
+        await late.subscribe(resume_after=0, **wish)  # type: ignore[arg-type]
+        for consumer in (live, late):
+            messages = await consumer.events(4)
+            told = [pb.OutportBlock.FromString(m.payload) for m in messages[:3]]
+            assert [block.blockData.headerHash for block in told] == [
+                blocks[at].blockData.headerHash for at in (0, 1, 3)
+            ]
+            assert [m.marks for m in messages] == [0, 8, 8, 0]
+            assert [len(logs_of(m)) for m in messages[:3]] == [1, 0, 1]
+            assert messages[3].topic == outport.FINALIZED_BLOCK, "it was given this block"
+
+
 async def test_finality_of_blocks_seen_before(tmp_path: Path) -> None:
     """A consumer with filters that resumes behind a block is told its end, since it may have had it."""
     async with notifier(tmp_path) as running, peers(running) as connect:

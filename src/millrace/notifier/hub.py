@@ -18,6 +18,7 @@ from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.tail import Tail
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.rules.block_events import BLOCKS, BlockEvents
+from millrace.notifier.rules.dedup import INCOMPLETE
 from millrace.notifier.rules.entry import Entry, event_frame, now_ms
 from millrace.notifier.rules.filters import ALL, Filter, FilterIndex
 from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
@@ -292,8 +293,8 @@ class Hub:
         for wanted, positions in self._filters.match(rendered.events.keys).items():
             for session in self._filters.owners(wanted):
                 wishes.setdefault(session, []).append(positions)
-        for session in self._live_filtered if rendered.events.executed else ():
-            if self._lists_known(session, entry, rendered.events.executed):
+        for session in self._live_filtered if entry.marks & INCOMPLETE or rendered.events.executed else ():
+            if self._matters(session, entry, rendered.events.executed):
                 wishes.setdefault(session, [])
         for session, lists in wishes.items():
             if not session.wants_all:
@@ -325,10 +326,16 @@ class Hub:
         """Whether a finalised or reverted block may have had events for a consumer with filters."""
         return entry.block_hash in session.told or self._told_before(session, entry.block_hash, entry.shard)
 
-    def _lists_known(self, session: HubSession, entry: Entry, executed: frozenset[str]) -> bool:
-        """Whether a block lists an execution that a consumer was given, or may have been given before it resumed."""
-        return session.knows_one_of(executed) or (
-            session.resumed and any(self._told_before(session, name, entry.shard) for name in executed)
+    def _matters(self, session: HubSession, entry: Entry, executed: frozenset[str]) -> bool:
+        """Whether a block matters to a consumer with filters by more than its events.
+
+        It does if something before it was never told here, which may have had events for anybody; and if it lists an
+        execution that the consumer was given, or may have been given before it resumed.
+        """
+        return bool(
+            entry.marks & INCOMPLETE
+            or session.knows_one_of(executed)
+            or (session.resumed and any(self._told_before(session, name, entry.shard) for name in executed))
         )
 
     def _told_before(self, session: HubSession, block_hash: str, shard: int) -> bool:
@@ -423,7 +430,7 @@ class Hub:
             self._note_save(entry)
             rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
-            if matches or self._lists_known(session, entry, rendered.events.executed):
+            if matches or self._matters(session, entry, rendered.events.executed):
                 frame = rendered.reduced(matches.values())
                 session.remember(entry.block_hash, rendered.events.carrying)
         elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):
