@@ -104,8 +104,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """Largest payload published, as the broker's `max_message_size`; a larger one is told as a gap."""
 
     amqp_streams: Annotated[str, Meta(max_length=127)] = ""
-    """Name of streams: `<name>.<shard>`, declared when a shard's first event is published and bound to the exchange;
-    empty: none."""
+    """Name of streams: `<name>.<shard>`, declared when a shard's first event is published; empty: none."""
     amqp_stream_bytes: Positive = 20 * 1024 * MEBIBYTE
     """Bytes that each stream keeps; its oldest segments leave first."""
 
