@@ -33,8 +33,8 @@ export type HubEvent =
    * the same on every notifier of the network, "" where the notifier is of an earlier version.
    */
   | { type: "event"; topic: string; sequence: bigint; payload: Uint8Array; marks: number; id: string }
-  /** These events are gone for good. */
-  | { type: "gap"; first: bigint; last: bigint }
+  /** These events are gone for good; `uncounted`: and others that another journal had, nobody knows how many. */
+  | { type: "gap"; first: bigint; last: bigint; uncounted: boolean }
   /** Another notifier tells now, and events without ids do not say what came meanwhile. */
   | Missed;
 
@@ -242,7 +242,7 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
       const last = number(gap, 2);
       // A journal that was put back gives the lost sequences out once more, to other events.
       this.#newest = gap.has(3) ? number(gap, 3) : last;
-      return this.#push({ type: "gap", first: number(gap, 1), last });
+      return this.#push({ type: "gap", first: number(gap, 1), last, uncounted: number(gap, 4) !== 0n });
     }
     const [sequence, id] = [number(envelope, 2), text(envelope, 8)];
     const marks = Number(number(envelope, 7));
@@ -274,7 +274,7 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     // The hub's journal is another one than it was, and does not have what would come next: begin with what it has.
     const first = (this.#last ?? -1n) + 1n;
     this.#newest = this.#head;
-    this.#push({ type: "gap", first, last: this.#head });
+    this.#push({ type: "gap", first, last: this.#head, uncounted: true });
     this.#subscribe(this.#teller as string);
   }
 

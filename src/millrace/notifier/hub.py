@@ -361,7 +361,7 @@ class Hub:
         if shared is not None and shared <= self._published:
             session.start = session.cursor = max(shared, self._journal.origin)
             if shared < place.after:  # it was put back to an earlier state, and has lost what followed, known or not
-                session.send_binary(gap_message(shared + 1, place.after, shared))
+                session.send_binary(gap_message(self._journal.origin, shared + 1, place.after, shared))
                 self._metrics.gaps.inc()
             return
         heard = await self._journal.first_heard([mark.key for mark in place.marks])
@@ -416,7 +416,7 @@ class Hub:
         return entries
 
     def _tell_gap(self, session: HubSession, last: int) -> None:
-        session.send_binary(gap_message(session.cursor + 1, last))
+        session.send_binary(gap_message(self._journal.origin, session.cursor + 1, last))
         session.cursor = last
         self._metrics.gaps.inc()
 

@@ -147,8 +147,8 @@ class Hub:
             if self._unacknowledged and self._unacknowledged[0] == given.sequence:  # else told by another connection
                 self._unacknowledged.popleft()
                 await self._acknowledge(given.sequence)
-        elif given is not None and given.count is not None:
-            self.last = int(given.until or 0)
+        elif given is not None and given.until is not None:
+            self.last = int(given.until)
 
     async def _acknowledge(self, sequence: int = 0) -> None:
         """Say what was handled; what was left out counts as that once all before it was handled."""
@@ -225,7 +225,7 @@ class Hub:
             self._subscribed(dict(read_fields(payload)))
         elif topic == "gap":
             gap = dict(read_fields(payload))
-            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)), gap.get(3))
+            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)), gap.get(3), bool(gap.get(4, 0)))
         else:
             told = Event(
                 topic, payload, _number(fields.get(2, 0)), _number(fields.get(7, 0)), _text(fields.get(8, b""))
@@ -243,8 +243,9 @@ class Hub:
         self._teller = self._at
         self._journal = _text(reply.get(6, b""))
 
-    def _gap(self, first: int, last: int, resumes_after: int | bytes | None) -> None:
-        gap = Missed(topic="hub", why="gone from the journal", count=last - first + 1, since=first, until=last)
+    def _gap(self, first: int, last: int, resumes_after: int | bytes | None, uncounted: bool) -> None:
+        count = None if uncounted else last - first + 1
+        gap = Missed(topic="hub", why="gone from the journal", count=count, since=first, until=last)
         # A journal that was put back gives the lost sequences out once more, to other events.
         self._newest = last if resumes_after is None else _number(resumes_after)
         self._unread.append(gap)
