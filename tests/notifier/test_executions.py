@@ -221,6 +221,22 @@ async def test_filters_and_the_life_of_what_they_let_through(tmp_path: Path) -> 
         assert [(m.topic, m.payload) for m in await late.events(5)] == [(m.topic, m.payload) for m in messages]
 
 
+async def test_filters_do_not_follow_the_chain(tmp_path: Path) -> None:
+    """That a block was told for its fate, or its mark, is no reason to tell those that list its own execution."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, live, late = await opened.node(), await opened.consumer(), await opened.consumer()
+        await live.subscribe("Identifier", identifier="swap")
+        chain = [proposal(0, 5), proposal(0, 7)]  # the second one is marked
+        for events in ([event(ALICE, "swap")], [], [], [], [event(ALICE, "swap")]):
+            chain.append(proposal(0, 6 + len(chain), ran=[ran(chain[-1], *events)]))
+        for block in chain:
+            await node.save(block)
+        expected = [(SAVE, name(chain[1]), INCOMPLETE), (EXECUTED, name(chain[1]), 0), (EXECUTED, name(chain[5]), 0)]
+        await late.subscribe("Identifier", identifier="swap", resume_after=running.journal.origin)
+        for consumer in (live, late):
+            assert await told(consumer, 3) == expected
+
+
 async def test_a_filter_that_resumes_learns_the_fate_of_what_it_had(tmp_path: Path) -> None:
     """Given an execution on one connection, a consumer hears on the next one of the block that lists it again."""
     async with notifier(tmp_path) as running, peers(running) as opened:

@@ -87,7 +87,9 @@ class HubSession(websocket.Session):
         self.cursor = 0
         """Everything up to this sequence was delivered or filtered out; not kept while live."""
         self.told: OrderedDict[str, None] = OrderedDict()
-        """Blocks of which some events were delivered through filters, and those that brought them."""
+        """Blocks that were delivered through filters, and those that brought them."""
+        self.executions: OrderedDict[str, None] = OrderedDict()
+        """Those of them that are executions."""
         self.progress = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -135,16 +137,22 @@ class HubSession(websocket.Session):
         self.send_frames(frame)
         self.hub.count_sent(frame)
 
-    def remember(self, *hashes: str) -> None:
-        """Blocks by their hex hashes; an empty one is none."""
-        for block_hash in filter(None, hashes):
-            self.told[block_hash] = None
-            if len(self.told) > _REMEMBERED_BLOCKS:
-                self.told.popitem(last=False)
+    def remember(self, block_hash: str, carrying: str) -> None:
+        """A block was delivered; `carrying`: the one that brought it, if it is an execution, else empty. Hex hashes."""
+        _keep(self.told, block_hash)
+        if carrying:
+            _keep(self.told, carrying)
+            _keep(self.executions, block_hash)
 
     def knows_one_of(self, executed: frozenset[str]) -> bool:
-        """Whether events of one of these were delivered: a block that lists an execution decides over its finality."""
-        return any(block_hash in self.told for block_hash in executed)
+        """Whether one of these executions was delivered: a block that lists it decides over its finality."""
+        return not self.executions.keys().isdisjoint(executed)
+
+
+def _keep(known: OrderedDict[str, None], block_hash: str) -> None:
+    known[block_hash] = None
+    if len(known) > _REMEMBERED_BLOCKS:
+        known.popitem(last=False)
 
 
 class Hub:
