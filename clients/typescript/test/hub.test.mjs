@@ -254,6 +254,20 @@ test("when its notifier dies it goes on at the next, at its place; what that tel
   await events.return();
 });
 
+test("what one notifier lost is asked of the other, and is a gap where that has lost it, too", async () => {
+  const events = new Hub([urlOf(hub), urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
+  const lost = frame("gap", [...number(1, 6), ...number(2, 20), ...number(4, 1)], 0);
+  for (const [count, server] of [[1, hub], [2, other], [3, hub]]) {
+    await received(count);
+    assert.equal(sockets.at(-1).server, server);
+    assert.equal(frames.at(-1), subscription(5, "SaveBlock:1:aa:0", [["SaveBlock:1:aa:0", 0]]));
+    send(accepted(21, "5d"), lost, named(21, "SaveBlock:1:bb:0"));
+  }
+  assert.deepEqual((await events.next()).value, { type: "gap", first: 6n, last: 20n, uncounted: true });
+  assert.equal((await events.next()).value.id, "SaveBlock:1:bb:0");
+  await events.return();
+});
+
 test("a notifier that is not there is passed over", async () => {
   const dead = urlOf(hub);
   await stop(hub);
