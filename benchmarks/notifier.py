@@ -8,13 +8,15 @@ rate; 1,000 filtered subscribers cost at most twice one; an hour of four shards 
 
 The notifier runs in a process of its own; what is measured of it is the time that passes here and the CPU time
 there. The floor is what a service cannot save that is written with the usual libraries: the same blocks decoded,
-digested and encoded, and each committed as a row of SQLite (WAL, synchronous = FULL, pages of 2 KB, no checkpoint).
-That is what the journal did when the bar of 1.3 was set, and it does not move with what the journal does now. The
-second floor, the same with our own log of today in SQLite's place, says what is left to save. It has no bar: each gain
-of the log would count as a loss of the service.
+digested and encoded, and each committed as a row of SQLite, and so its execution (WAL, synchronous = FULL, pages of
+2 KB, no checkpoint). That is what the journal did when the bar of 1.3 was set, and it does not move with what the
+journal does now. The second floor, the same with our own log of today in SQLite's place, says what is left to save. It
+has no bar: each gain of the log would count as a loss of the service.
 Floor and notifier take a hundred blocks each by turns, and the median of the turns' ratios counts: measured once and
 before all else, the floor met another machine than the notifier did.
-Usage: `python benchmarks/notifier.py [--quick] [--without-rabbitmq]`.
+Blocks come in today's format, in which a block brings the execution of the one before and a consumer is told both; with
+`--earlier` in the earlier one.
+Usage: `python benchmarks/notifier.py [--quick] [--without-rabbitmq] [--earlier]`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from typing import NamedTuple
 import aio_pika
 import aiohttp
 
+from _node_blocks import EARLIER, TODAY, Format, blocks
 from _report import Report
 from millrace.chain import address, outport
 from millrace.chain.proto import hub_pb2
@@ -50,52 +53,6 @@ from servers.rabbitmq import Broker
 
 _CPU_CLOCK = 2  # how Linux names the clock of what a process has run, whose number stands before it: nanoseconds
 _TURN = 100  # blocks for the notifier, and as many for the floor before them: the machine's speed changes in seconds
-
-
-def make_block(shard: int, nonce: int, rng: random.Random) -> bytes:
-    """A busy block of about 200 KB: 120 transactions, 180 results, 180 logs with 520 events, 250 accounts."""
-    block = pb.OutportBlock(shardID=shard, numberOfShards=3, highestFinalBlockNonce=max(0, nonce - 1))
-    header = pb.HeaderV2(header=pb.Header(nonce=nonce, round=nonce, shardID=shard, txCount=300))
-    data = block.blockData
-    data.shardID, data.headerType, data.headerHash = shard, "HeaderV2", rng.randbytes(32)
-    data.headerBytes, data.timestampMs = header.SerializeToString(), 1_700_000_000_000 + nonce
-    pool = block.transactionPool
-    people = [rng.randbytes(32) for _ in range(250)]
-    hashes = [rng.randbytes(32) for _ in range(120)]
-    for order, tx_hash in enumerate(hashes):
-        info = pool.transactions[tx_hash.hex()]
-        info.executionOrder = order
-        info.transaction.nonce, info.transaction.value = nonce, b"\0\x0d\xe0\xb6\xb3\xa7\x64\0\0"
-        info.transaction.sender, info.transaction.receiver = rng.choice(people), rng.choice(people)
-        info.transaction.data, info.transaction.signature = rng.randbytes(180), rng.randbytes(64)
-        info.feeInfo.gasUsed, info.feeInfo.fee = 5_000_000, b"\0\x2d\x79\x88\x3d\x20\0"
-    data.body.miniBlocks.add(senderShardID=shard, receiverShardID=shard, txHashes=hashes)
-    owners = list(hashes)
-    for order in range(180):
-        result = rng.randbytes(32)
-        info = pool.smartContractResults[result.hex()]
-        info.executionOrder = 120 + order
-        content = info.smartContractResult
-        content.originalTxHash = content.prevTxHash = rng.choice(hashes)
-        content.sender, content.receiver = rng.choice(people), rng.choice(people)
-        content.data, content.value = rng.randbytes(120), b"\0\0"
-        owners.append(result)
-    for owner in rng.sample(owners, 180):
-        log = pool.logs.add(txHash=owner.hex())
-        log.log.address = rng.choice(people)
-        for _ in range(rng.choice((2, 3, 3, 4))):
-            log.log.events.add(
-                address=rng.choice(people),
-                identifier=rng.choice((b"ESDTTransfer", b"swap", b"writeLog", b"completedTxEvent")),
-                topics=[b"WEGLD-bd4d79", b"", rng.randbytes(8), rng.choice(people)],
-                data=rng.randbytes(40),
-            )
-    for person in people:
-        text = address.encode(person)
-        account = block.alteredAccounts[text]
-        account.address, account.nonce, account.balance = text, nonce, str(rng.randrange(10**21))
-        account.tokens.add(identifier=b"WEGLD-bd4d79", balance=str(rng.randrange(10**21)))
-    return outport.canonical(block)
 
 
 class Node(websocket.Session):
@@ -207,19 +164,6 @@ class Service:
         self.process.wait()
 
 
-def blocks(count: int, seed: int, shards: int = 4) -> Iterator[bytes]:
-    """Blocks of several shards, in turn: a few different ones, each time with a header of its own."""
-    rng = random.Random(seed)
-    templates = [make_block(number % shards, 1, rng) for number in range(10 * shards)]
-    for number in range(count):
-        block = pb.OutportBlock.FromString(templates[number % len(templates)])
-        nonce = number // shards + 1 + 10_000 * seed
-        header = pb.HeaderV2(header=pb.Header(nonce=nonce, round=nonce, shardID=block.shardID, txCount=300))
-        block.blockData.headerBytes = header.SerializeToString()
-        block.blockData.headerHash = rng.randbytes(32)
-        yield outport.canonical(block)
-
-
 async def send_all(nodes: list[Node], payloads: Iterator[bytes]) -> tuple[int, int]:
     """Each node sends its shard's next block when the last is acknowledged; returns blocks and bytes."""
     sent = []
@@ -233,6 +177,12 @@ async def send_all(nodes: list[Node], payloads: Iterator[bytes]) -> tuple[int, i
     return len(sent), sum(sent)
 
 
+def encoded(payload: bytes) -> list[bytes]:
+    """A block decoded and encoded again, and the executions that it brings."""
+    block = pb.OutportBlock.FromString(payload)
+    return [one.SerializeToString(deterministic=True) for one in (block, *block.blockData.results.values())]
+
+
 def floor(payloads: Sequence[bytes]) -> float:
     """CPU seconds a block of decoding, digesting, encoding and committing to SQLite, one block per commit."""
     with tempfile.TemporaryDirectory() as directory:
@@ -241,10 +191,12 @@ def floor(payloads: Sequence[bytes]) -> float:
             database.execute(f"PRAGMA {setting}")
         database.execute("CREATE TABLE events (sequence INTEGER PRIMARY KEY, digest BLOB, payload BLOB)")
         began = time.process_time()
-        for number, payload in enumerate(payloads):
-            encoded = pb.OutportBlock.FromString(payload).SerializeToString(deterministic=True)
-            digest = hashlib.blake2b(encoded, digest_size=16).digest()
-            database.execute("INSERT INTO events VALUES (?,?,?)", (number, digest, encoded))
+        for payload in payloads:
+            rows = encoded(payload)
+            digest = hashlib.blake2b(rows[0], digest_size=16).digest()
+            database.execute("BEGIN")
+            database.executemany("INSERT INTO events (digest, payload) VALUES (?,?)", [(digest, row) for row in rows])
+            database.execute("COMMIT")
         seconds = time.process_time() - began
         database.close()
     return seconds / len(payloads)
@@ -256,10 +208,11 @@ def floor_of_log(payloads: list[bytes]) -> float:
         store = Store(Path(directory))
         began = time.process_time()
         for payload in payloads:
-            encoded = pb.OutportBlock.FromString(payload).SerializeToString(deterministic=True)
-            digest = slices.digest(encoded)
+            rows = encoded(payload)
+            digest = slices.digest(rows[0])
             store.begin()
-            store.append("SaveBlock", 0, 0, digest.hex(), 0, encoded)
+            for row in rows:
+                store.append("SaveBlock", 0, 0, digest.hex(), 0, row)
             store.commit()
         seconds = time.process_time() - began
         store.close()
@@ -283,11 +236,11 @@ class Stream(NamedTuple):
     """Resident MB, the most after any turn."""
 
 
-async def throughput(service: Service, count: int, seed: int, some: Sequence[bytes] = ()) -> Stream:
+async def throughput(service: Service, form: Format, count: int, seed: int, some: Sequence[bytes] = ()) -> Stream:
     """Stream `count` blocks from four nodes, with one consumer of the hub; before each turn the floor takes `some`."""
     consumer = await service.consumer(event_type="All")
     nodes = [await service.node() for _ in range(4)]
-    payloads = list(blocks(count, seed))
+    payloads = list(blocks(count, seed, form))
     cpu, seconds, memory = service.cpu(), 0.0, 0.0
     floors, ratios = [], []
     for first in range(0, count, _TURN):
@@ -296,7 +249,7 @@ async def throughput(service: Service, count: int, seed: int, some: Sequence[byt
             floors.append(floor(some))
         turn_cpu, began = service.cpu(), time.perf_counter()
         await send_all(nodes, iter(turn))
-        await consumer.until(first + len(turn))
+        await consumer.until(form.told * (first + len(turn)))
         if some:
             ratios.append((service.cpu() - turn_cpu) / len(turn) / floors[-1])
         seconds += time.perf_counter() - began
@@ -309,7 +262,7 @@ async def throughput(service: Service, count: int, seed: int, some: Sequence[byt
     return Stream(cpu / count, floors, ratios, count / seconds, sum(map(len, payloads)) / 1e6 / seconds, memory)
 
 
-async def latency(service: Service, payloads: list[bytes]) -> tuple[float, float]:
+async def latency(service: Service, form: Format, payloads: list[bytes]) -> tuple[float, float]:
     """Milliseconds from a node's frame to the consumer's, median and 99th percentile, at four shards of 600 ms."""
     consumer = await service.consumer(event_type="All")
     nodes = [await service.node() for _ in range(4)]
@@ -318,7 +271,7 @@ async def latency(service: Service, payloads: list[bytes]) -> tuple[float, float
         began = time.perf_counter()
         seen = consumer.count
         await nodes[number % 4].tell(payload)
-        await consumer.until(seen + 1)
+        await consumer.until(seen + form.told)
         waits.append((consumer.times[-1] - began) * 1000)
         await asyncio.sleep(max(0.0, 0.15 - (time.perf_counter() - began)))
     for session in (consumer, *nodes):
@@ -379,7 +332,7 @@ def percentile_99(values: list[float]) -> float:
     return sorted(values)[int(len(values) * 0.99)]
 
 
-async def fan_out(service: Service, payloads: list[bytes], subscribers: int) -> float:
+async def fan_out(service: Service, form: Format, payloads: list[bytes], subscribers: int) -> float:
     """CPU seconds per block with so many subscribers, each with a filter of its own that matches nothing else."""
     consumers = [await service.consumer(event_type="All")]
     rng = random.Random(5)
@@ -387,23 +340,26 @@ async def fan_out(service: Service, payloads: list[bytes], subscribers: int) -> 
         person = address.encode(rng.randbytes(32))
         consumers.append(await service.consumer(event_type="Address", address=person))
     node = await service.node()
-    cpu = service.cpu()
-    for payload in payloads:
+    for payload in payloads[:4]:  # nothing is known of what came before them, and all are told so
         await node.tell(payload)
-    await consumers[0].until(len(payloads))
-    spent = (service.cpu() - cpu) / len(payloads)
+    await consumers[0].until(4 * form.told)
+    cpu = service.cpu()
+    for payload in payloads[4:]:
+        await node.tell(payload)
+    await consumers[0].until(form.told * len(payloads))
+    spent = (service.cpu() - cpu) / len(payloads[4:])
     for session in (node, *consumers):
         session.close()
     return spent
 
 
-async def with_hub(report: Report, count: int, few: int) -> None:
-    some = list(blocks(100, 9))
+async def with_hub(report: Report, form: Format, count: int, few: int) -> None:
+    some = list(blocks(100, 9, form))
     with tempfile.TemporaryDirectory() as directory:
         service = Service(Path(directory))
         try:
             await service.ready()
-            stream = await throughput(service, count, 1, some)
+            stream = await throughput(service, form, count, 1, some)
             report.add("blocks", 266.0, "KB")
             report.add("stream to disk and one consumer", stream.megabytes, "MB/s", (">=", 20.0))
             report.add("an hour of four shards", 2400 / stream.rate, "s", ("<=", 60.0))
@@ -412,17 +368,17 @@ async def with_hub(report: Report, count: int, few: int) -> None:
             report.add("times the floor", statistics.median(stream.ratios), "", ("<=", 1.3))
             report.add("the same with our own log", floor_of_log(some) * 1000, "ms")
             report.add("memory", stream.memory, "MB", ("<=", 100.0))
-            middle, most = await latency(service, list(blocks(few, 2)))
+            middle, most = await latency(service, form, list(blocks(few, 2, form)))
             report.add("node to consumer at 6.7 blocks/s, p50", middle, "ms")
             report.add("node to consumer at 6.7 blocks/s, p99", most, "ms", ("<=", 15.0))
-            one = await fan_out(service, list(blocks(60, 3)), 1)
-            many = await fan_out(service, list(blocks(60, 4)), 1000)
+            one = await fan_out(service, form, list(blocks(60, 3, form)), 1)
+            many = await fan_out(service, form, list(blocks(60, 4, form)), 1000)
             report.add("1,000 filtered subscribers against one", many / one, "", ("<=", 2.0))
         finally:
             service.stop()
 
 
-async def with_rabbitmq(report: Report, count: int, few: int) -> None:
+async def with_rabbitmq(report: Report, form: Format, count: int, few: int) -> None:
     with tempfile.TemporaryDirectory() as directory:
         (Path(directory) / "broker").mkdir()
         broker = Broker(Path(directory) / "broker")
@@ -432,12 +388,12 @@ async def with_rabbitmq(report: Report, count: int, few: int) -> None:
             try:
                 await service.ready()
                 await bind_queue(broker.url)
-                stream = await throughput(service, count, 5)
+                stream = await throughput(service, form, count, 5)
                 report.add("stream with RabbitMQ", stream.megabytes, "MB/s")
                 report.add("CPU a block, hub and RabbitMQ", stream.cpu * 1000, "ms", ("<=", 4.6))
                 report.add("memory with RabbitMQ", stream.memory, "MB", ("<=", 100.0))
                 rate = 0.8 * stream.rate
-                middle, most = await rabbitmq_lag(service, broker.url, list(blocks(few, 6)), rate)
+                middle, most = await rabbitmq_lag(service, broker.url, list(blocks(few, 6, form)), rate)
                 report.add(f"node to queue at {rate:.0f} blocks/s, p50", middle, "ms")
                 report.add(f"node to queue at {rate:.0f} blocks/s, p99", most, "ms", ("<=", 60.0))
             finally:
@@ -446,12 +402,12 @@ async def with_rabbitmq(report: Report, count: int, few: int) -> None:
             broker.close()
 
 
-async def main(quick: bool, rabbitmq: bool) -> int:
-    report = Report("notifier")
+async def main(quick: bool, rabbitmq: bool, form: Format) -> int:
+    report = Report("notifier" if form is TODAY else "notifier_earlier")
     count, few = (200, 60) if quick else (2400, 400)
-    await with_hub(report, count, few)
+    await with_hub(report, form, count, few)
     if rabbitmq:
-        await with_rabbitmq(report, count // 4, few)
+        await with_rabbitmq(report, form, count // 4, few)
     return report.finish()
 
 
@@ -459,5 +415,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the work")
     parser.add_argument("--without-rabbitmq", action="store_true", help="the hub alone")
+    parser.add_argument("--earlier", action="store_true", help="blocks that bring their own execution")
     given = parser.parse_args()
-    sys.exit(asyncio.run(main(given.quick, not given.without_rabbitmq)))
+    sys.exit(asyncio.run(main(given.quick, not given.without_rabbitmq, EARLIER if given.earlier else TODAY)))

@@ -17,9 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from _node_blocks import blocks
 from _report import Report
 from millrace.runtime import websocket
-from notifier import Node, Service, blocks
+from notifier import Node, Service
 
 _BETWEEN = 20  # blocks told before each kill
 

@@ -25,6 +25,7 @@ class Notifier:
         self.journal = [10, 11, 15]
         self.gap: tuple[int, int] | None = None
         self.resumes_after: int | None = None
+        self.uncounted = False
         self.per_connection = 100
         self.refusal = ""
 
@@ -45,6 +46,7 @@ class Notifier:
                 continue
             if self.gap is not None:
                 gap = hub_pb2.Gap(first=self.gap[0], last=self.gap[1], resumes_after=self.resumes_after)
+                gap.uncounted = self.uncounted
                 await socket.send_bytes(outport.payload_envelope("gap", gap.SerializeToString(), 0))
             after = wish.resume_after if wish.HasField("resume_after") else 0
             for sequence in [number for number in self.journal if number > after][: self.per_connection]:
@@ -115,15 +117,27 @@ async def test_the_first_place_names_the_journal(hub: tuple[Notifier, str]) -> N
         assert (again.resume_after, again.resume_journal) == ((15, "5d") if begins is None else (0, ""))
 
 
-async def test_gaps_are_said(hub: tuple[Notifier, str]) -> None:
-    """What has left the journal comes as a `Missed` with its bounds, and counts as handled."""
+@pytest.mark.parametrize("uncounted", [False, True])
+async def test_gaps_are_said(hub: tuple[Notifier, str], uncounted: bool) -> None:
+    """What is gone comes as a `Missed` with its bounds, and how many if that is known, and counts as handled."""
     notifier, url = hub
-    notifier.gap = (3, 9)
+    notifier.gap, notifier.uncounted = (3, 9), uncounted
     async with Hub(url, resume_after=2) as consumer:
         gap, first, _ = await _all(consumer, 3)
-        assert isinstance(gap, Missed) and (gap.count, gap.since, gap.until) == (7, 3, 9)
+        assert isinstance(gap, Missed) and (gap.since, gap.until) == (3, 9)
+        assert gap.count == (None if uncounted else 7)
         assert isinstance(first, Event) and first.sequence == 10
     assert 10 in notifier.acknowledged
+
+
+async def test_a_gap_without_a_count_is_handled(hub: tuple[Notifier, str]) -> None:
+    """Reading went on behind a gap once the next item was asked for, also where nobody knows how many it is of."""
+    notifier, url = hub
+    notifier.gap, notifier.uncounted, notifier.journal = (3, 9), True, [9]
+    async with Hub(url, resume_after=2) as consumer:
+        await _all(consumer, 1)
+        await consumer.handled()
+        assert consumer.last == 9
 
 
 @pytest.mark.parametrize("resumes_after", [None, 450])

@@ -133,10 +133,11 @@ async def test_nodes_of_two_versions(tmp_path: Path, where: str, newer_first: bo
 
 
 async def test_what_is_missing_is_marked(tmp_path: Path) -> None:
-    """A block without a result that it lists, and an execution behind a hole, are marked as incomplete."""
+    """A block without a result that it lists, and an execution behind a hole, are marked; filters hold no mark back."""
     async with notifier(tmp_path) as running, peers(running) as opened:
-        node, consumer = await opened.node(), await opened.consumer()
+        node, consumer, filtered = await opened.node(), await opened.consumer(), await opened.consumer()
         await consumer.subscribe()
+        await filtered.subscribe("Identifier", identifier="swap")
         old = [proposal(0, nonce) for nonce in (4, 5, 6, 7)]
         await node.save(proposal(0, 8, ran=[ran(old[0])]))
         lacking = proposal(0, 9, ran=[ran(old[1]), ran(old[2])])
@@ -152,6 +153,7 @@ async def test_what_is_missing_is_marked(tmp_path: Path) -> None:
             (SAVE, name(proposal(0, 10, ran=[ran(old[3])])), 0),
             (EXECUTED, name(old[3]), INCOMPLETE),
         ]
+        assert await told(filtered, 2) == [(SAVE, name(lacking), INCOMPLETE), (EXECUTED, name(old[3]), INCOMPLETE)]
         assert running.metrics.irregular.labels("result_missing")._value.get() == 1
         assert running.metrics.missing_executions.labels("0")._value.get() == 1
 
@@ -217,6 +219,22 @@ async def test_filters_and_the_life_of_what_they_let_through(tmp_path: Path) -> 
         late = await opened.consumer()
         await late.subscribe("Identifier", identifier="swap", resume_after=0)
         assert [(m.topic, m.payload) for m in await late.events(5)] == [(m.topic, m.payload) for m in messages]
+
+
+async def test_filters_do_not_follow_the_chain(tmp_path: Path) -> None:
+    """That a block was told for its fate, or its mark, is no reason to tell those that list its own execution."""
+    async with notifier(tmp_path) as running, peers(running) as opened:
+        node, live, late = await opened.node(), await opened.consumer(), await opened.consumer()
+        await live.subscribe("Identifier", identifier="swap")
+        chain = [proposal(0, 5), proposal(0, 7)]  # the second one is marked
+        for events in ([event(ALICE, "swap")], [], [], [], [event(ALICE, "swap")]):
+            chain.append(proposal(0, 6 + len(chain), ran=[ran(chain[-1], *events)]))
+        for block in chain:
+            await node.save(block)
+        expected = [(SAVE, name(chain[1]), INCOMPLETE), (EXECUTED, name(chain[1]), 0), (EXECUTED, name(chain[5]), 0)]
+        await late.subscribe("Identifier", identifier="swap", resume_after=running.journal.origin)
+        for consumer in (live, late):
+            assert await told(consumer, 3) == expected
 
 
 async def test_a_filter_that_resumes_learns_the_fate_of_what_it_had(tmp_path: Path) -> None:

@@ -25,7 +25,9 @@ from millrace.chain.proto import hub_pb2
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.notifier.app import Notifier
 from millrace.relayer.events.hub_client import HubClient
+from millrace.runtime.tasks import end_tasks
 from millrace_client import Event, Hub, Missed
+from millrace_client.places import Place
 
 from .helpers import WAIT, Consumer, finalized, notifier, peers, save_block
 from .test_torture import EXECUTED, SAVE, SEED, SHARDS, STRAIGHT, Torture, check_shard, executions_of, tale
@@ -49,6 +51,7 @@ class Sink:
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.names: list[Name] = []
+        self.gaps = 0
 
     def on_event(self, topic: str, payload: bytes, sequence: int, marks: int) -> tuple[str, ...]:
         self.numbers.append(sequence)
@@ -65,6 +68,7 @@ class Sink:
 
     def on_gap(self, first: int, last: int) -> None:
         """A notifier had heard of nothing of a shard yet."""
+        self.gaps += 1
 
 
 class Deaths:
@@ -404,6 +408,41 @@ async def test_filters_move(tmp_path: Path) -> None:
         mark = finalized(0, blocks[0].blockData.headerHash)
         await node.tell(outport.FINALIZED_BLOCK, mark)
         assert (await moved.event()).payload == mark.SerializeToString()
+
+
+@pytest.mark.parametrize("both_lost", [False, True])
+async def test_a_lost_journal(tmp_path: Path, both_lost: bool) -> None:
+    """Who comes to a notifier whose journal was lost asks the others before what is missing counts as a gap."""
+    blocks = [save_block(0, nonce) for nonce in range(300)]
+    names = [("SaveBlock", 0, block.blockData.headerHash.hex()) for block in blocks]
+    async with notifier(tmp_path / "a") as running, peers(running) as connect:
+        node = await connect.node()
+        for block in blocks[:3]:
+            await node.save(block)
+        _, place = await heard_of(running)
+    had = blocks[200:] if both_lost else blocks
+    async with notifier(tmp_path / "b") as lost, notifier(tmp_path / "c") as other:
+        for running, told in ((lost, blocks[200:]), (other, had)):
+            async with peers(running) as connect:
+                node = await connect.node()
+                for block in told:
+                    await node.save(block)
+        urls, sink = urls_of(lost.port, other.port), Sink()
+        relayer = HubClient(urls, sink, Place.of_text(place))
+        task = asyncio.create_task(relayer.run())
+        found: list[Event | Missed] = []
+        async with Hub(urls, place=place) as hub, asyncio.timeout(WAIT):
+            while not found or not isinstance(found[-1], Event) or name_of(found[-1].id) != names[-1]:
+                found.append(await anext(hub))
+            while names[-1] not in sink.names:
+                await asyncio.sleep(0.01)
+        await end_tasks([task])
+    gaps = [item for item in found if isinstance(item, Missed)]
+    assert [gap.count for gap in gaps] == [None] * both_lost
+    assert sink.gaps == len(gaps)
+    wanted = names[200:] if both_lost else names[3:]
+    assert [name_of(item.id) for item in found if isinstance(item, Event)][-len(wanted) :] == wanted
+    assert sink.names[-len(wanted) :] == wanted
 
 
 def outport_nonce(message: pb.WsMessage) -> int:

@@ -83,7 +83,7 @@ def rounds() -> Iterator[random.Random]:
 def test_payloads(tmp_path: Path) -> None:
     """No payload raises or hits a defect; what gets through can be read, filtered and reduced."""
     store, dead = Store(tmp_path), DeadLetters(tmp_path, 10**8)
-    processor = Processor(store, dead, Metrics())
+    processor = Processor(store, dead, Metrics(), shards=3)
     good = samples()
     observers = [Observer(store.next_sequence) for _ in range(3)]
     topics = [*outport.PAYLOADS, "Other"]

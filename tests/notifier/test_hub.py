@@ -29,6 +29,11 @@ def gap_of(message: pb.WsMessage) -> tuple[int, int]:
     return gap.first, gap.last
 
 
+def counts(message: pb.WsMessage) -> bool:
+    """Whether a gap's sequences are all that is missing."""
+    return not Gap.FromString(message.payload).uncounted
+
+
 async def test_gap_is_told(tmp_path: Path) -> None:
     """A consumer whose events have left the journal is told exactly which before the next one comes."""
     async with notifier(tmp_path, tail_bytes=1) as running, peers(running) as connect:
@@ -44,7 +49,11 @@ async def test_gap_is_told(tmp_path: Path) -> None:
         for resume_after, gap in ((first, (first + 1, oldest - 1)), (0, (first, oldest - 1)), (5, (6, oldest - 1))):
             consumer = await connect.consumer()
             await consumer.subscribe(resume_after=resume_after)
-            assert gap_of(await consumer.event()) == gap
+            told = await consumer.event()
+            assert gap_of(told) == gap
+            assert counts(told) == (resume_after != 5), (
+                "another journal had that sequence, and how many more nobody knows"
+            )
             assert (await consumer.event()).counter == oldest
 
 
@@ -56,7 +65,8 @@ async def test_gap_when_the_whole_journal_is_gone(tmp_path: Path) -> None:
     async with notifier(tmp_path / "new") as running, peers(running) as connect:
         consumer = await connect.consumer()
         assert (await consumer.subscribe(resume_after=seen)).ok
-        assert gap_of(await consumer.event()) == (seen + 1, running.journal.head)
+        told = await consumer.event()
+        assert gap_of(told) == (seen + 1, running.journal.head) and not counts(told)
         await (await connect.node()).save(save_block(0, 2))
         assert (await consumer.event()).counter == running.journal.head
 
@@ -291,6 +301,29 @@ def select(block: pb.OutportBlock, wishes: list[dict[str, object]]) -> Logs:
 def logs_of(message: pb.WsMessage) -> Logs:
     block = pb.OutportBlock.FromString(message.payload)
     return [(log.txHash, [e.SerializeToString() for e in log.log.events]) for log in block.transactionPool.logs]
+
+
+async def test_filters_hear_of_what_was_never_told(tmp_path: Path) -> None:
+    """A block before which others are missing comes to each consumer with filters, live and late, with its mark."""
+    wish = {"event_type": "Identifier", "identifier": "swap"}
+    swap, other = [event(ALICE, "swap")], [event(ALICE, "burn"), event(BOB, "burn")]
+    blocks = [save_block(0, nonce, events=events) for nonce, events in ((1, swap), (9, other), (10, other), (12, swap))]
+    async with notifier(tmp_path) as running, peers(running) as connect:
+        node, live, late = await connect.node(), await connect.consumer(), await connect.consumer()
+        await live.subscribe(**wish)
+        for block in blocks:
+            await node.save(block)
+        await node.finalise(blocks[1])
+        await late.subscribe(resume_after=0, **wish)  # type: ignore[arg-type]
+        for consumer in (live, late):
+            messages = await consumer.events(4)
+            told = [pb.OutportBlock.FromString(m.payload) for m in messages[:3]]
+            assert [block.blockData.headerHash for block in told] == [
+                blocks[at].blockData.headerHash for at in (0, 1, 3)
+            ]
+            assert [m.marks for m in messages] == [0, 8, 8, 0]
+            assert [len(logs_of(m)) for m in messages[:3]] == [1, 0, 1]
+            assert messages[3].topic == outport.FINALIZED_BLOCK, "it was given this block"
 
 
 async def test_finality_of_blocks_seen_before(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from millrace.chain import outport
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import ALL_SHARDS, METACHAIN
 from millrace.notifier.app import Notifier
 from millrace.notifier.journal.dead_letter_list import listed
 from millrace.notifier.journal.file_store import Store
@@ -195,6 +196,22 @@ async def test_full_disk_withholds_acks(tmp_path: Path, monkeypatch: pytest.Monk
         assert (await consumer.event()).counter == running.journal.head
         assert not running.journal.failing
         assert running.metrics.events.labels(SAVE, "0")._value.get() == 1, "attempts do not count"
+
+
+async def test_shards_that_the_network_cannot_have(tmp_path: Path) -> None:
+    """What a node tells of a shard beyond the network's is a dead letter, on any topic, and makes no shard known."""
+    async with notifier(tmp_path, shards=2) as running, peers(running) as connect:
+        node = await connect.node()
+        for shard in (0, 1, METACHAIN, 2, ALL_SHARDS):
+            await node.save(save_block(shard, 1))
+        await node.tell(outport.SAVE_ROUNDS_INFO, pb.RoundsInfo(shardID=5000))
+        assert running.journal.head - running.journal.oldest == 2
+        assert set(running.journal.last_block_ms) == {0, 1, METACHAIN}
+        assert running.metrics.dead_letters._value.get() == 3
+    letters = listed(tmp_path)
+    assert {letter.reason for letter in letters} == {
+        f"shard {shard}: the network has 2, and the metachain (setting shards)" for shard in (2, ALL_SHARDS, 5000)
+    }
 
 
 @pytest.mark.parametrize("rotates", [False, True])

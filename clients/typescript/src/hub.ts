@@ -33,8 +33,11 @@ export type HubEvent =
    * the same on every notifier of the network, "" where the notifier is of an earlier version.
    */
   | { type: "event"; topic: string; sequence: bigint; payload: Uint8Array; marks: number; id: string }
-  /** These events are gone for good. */
-  | { type: "gap"; first: bigint; last: bigint }
+  /**
+   * These events are gone for good; `uncounted`: and others that another journal had, nobody knows how many. Of several
+   * notifiers the others were asked for them.
+   */
+  | { type: "gap"; first: bigint; last: bigint; uncounted: boolean }
   /** Another notifier tells now, and events without ids do not say what came meanwhile. */
   | Missed;
 
@@ -69,6 +72,8 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
   /** The newest sequence of the notifier that told last, and which that is; until one did, any. */
   #newest: bigint | undefined;
   #teller: string | undefined;
+  /** Notifiers that lack an unknown number of events, by what they said since the newest event came. */
+  readonly #lacking = new Set<string>();
   /** What the present notifier's journal is known by. */
   #journal = "";
   /** The sequence that the present connection was asked to go on behind. */
@@ -237,13 +242,7 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     const topic = text(envelope, 5);
     if (topic === "subscribe") return this.#subscribed(read(payload));
     if (topic === "unsubscribe") return; // the answer to the question above
-    if (topic === "gap") {
-      const gap = read(payload);
-      const last = number(gap, 2);
-      // A journal that was put back gives the lost sequences out once more, to other events.
-      this.#newest = gap.has(3) ? number(gap, 3) : last;
-      return this.#push({ type: "gap", first: number(gap, 1), last });
-    }
+    if (topic === "gap") return this.#gap(read(payload));
     const [sequence, id] = [number(envelope, 2), text(envelope, 8)];
     const marks = Number(number(envelope, 7));
     if (id ? this.#told.has(id) : this.#newest !== undefined && sequence <= this.#newest) {
@@ -251,11 +250,23 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
       return this.#acknowledge();
     }
     this.#newest = sequence;
+    this.#lacking.clear();
     if (sequence > this.#head) this.#head = sequence;
     this.#came++;
     if (id) this.#told.add(this.#came, sequence, id, this.#journal);
     this.#open.push(sequence);
     this.#push({ type: "event", topic, sequence, payload: payload.slice(), marks, id });
+  }
+
+  #gap(gap: Values): void {
+    const [last, uncounted, teller] = [number(gap, 2), number(gap, 4) !== 0n, this.#teller as string];
+    if (uncounted && this.#socket.others.length && this.#told.place(this.#came) && !this.#lacking.has(teller)) {
+      this.#lacking.add(teller);
+      return this.#socket.renew("it lacks events, which the next one may have");
+    }
+    // A journal that was put back gives the lost sequences out once more, to other events.
+    this.#newest = gap.has(3) ? number(gap, 3) : last;
+    this.#push({ type: "gap", first: number(gap, 1), last, uncounted });
   }
 
   #subscribed(reply: Values): void {
@@ -274,7 +285,7 @@ export class Hub implements AsyncIterableIterator<HubEvent> {
     // The hub's journal is another one than it was, and does not have what would come next: begin with what it has.
     const first = (this.#last ?? -1n) + 1n;
     this.#newest = this.#head;
-    this.#push({ type: "gap", first, last: this.#head });
+    this.#push({ type: "gap", first, last: this.#head, uncounted: true });
     this.#subscribe(this.#teller as string);
   }
 

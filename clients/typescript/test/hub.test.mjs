@@ -141,8 +141,8 @@ test("before any event came it says of which journal the sequence is at which it
 test("what is gone for good comes as a gap, before the next event", async () => {
   const events = consumer({ resumeAfter: 5n });
   await received(1);
-  send(accepted(30), frame("gap", [...number(1, 6), ...number(2, 20)], 0), frame("SaveBlock", [], 21));
-  assert.deepEqual((await events.next()).value, { type: "gap", first: 6n, last: 20n });
+  send(accepted(30), frame("gap", [...number(1, 6), ...number(2, 20), ...number(4, 1)], 0), frame("SaveBlock", [], 21));
+  assert.deepEqual((await events.next()).value, { type: "gap", first: 6n, last: 20n, uncounted: true });
   assert.equal((await events.next()).value.sequence, 21n);
   assert.equal(events.last, 20n);
   await events.return();
@@ -155,7 +155,7 @@ test("a connection lost behind a gap: on behind it, or where a journal that was 
     const events = consumer();
     await received(1);
     send(accepted(500, "5d"), frame("gap", [...number(1, 451), ...number(2, 500), ...more], 0));
-    assert.deepEqual((await events.next()).value, { type: "gap", first: 451n, last: 500n });
+    assert.deepEqual((await events.next()).value, { type: "gap", first: 451n, last: 500n, uncounted: false });
     sockets[0].terminate();
     await received(2);
     assert.equal(frames[1], subscription(place, undefined, [], "5d"));
@@ -167,7 +167,7 @@ test("another journal than before: a gap, and on from its newest", async () => {
   const events = consumer({ resumeAfter: 500n });
   await received(1);
   send(refused("resume_after is beyond the head", 40));
-  assert.deepEqual((await events.next()).value, { type: "gap", first: 501n, last: 40n });
+  assert.deepEqual((await events.next()).value, { type: "gap", first: 501n, last: 40n, uncounted: true });
   await received(2);
   assert.equal(frames[1], subscription(40));
   await events.return();
@@ -251,6 +251,20 @@ test("when its notifier dies it goes on at the next, at its place; what that tel
   assert.deepEqual([events.last, events.head], [72n, 72n]);
   assert.equal(events.place, '[72,"SaveBlock:0:cc:0",[["SaveBlock:0:cc:0",0],["SaveBlock:0:bb:0",1],["SaveBlock:0:aa:0",2]],"b2"]');
   while (frames.at(-1) !== acknowledgement(72)) await received(frames.length + 1);
+  await events.return();
+});
+
+test("what one notifier lost is asked of the other, and is a gap where that has lost it, too", async () => {
+  const events = new Hub([urlOf(hub), urlOf(other)], { place: '[5,"SaveBlock:1:aa:0",[["SaveBlock:1:aa:0",0]]]' });
+  const lost = frame("gap", [...number(1, 6), ...number(2, 20), ...number(4, 1)], 0);
+  for (const [count, server] of [[1, hub], [2, other], [3, hub]]) {
+    await received(count);
+    assert.equal(sockets.at(-1).server, server);
+    assert.equal(frames.at(-1), subscription(5, "SaveBlock:1:aa:0", [["SaveBlock:1:aa:0", 0]]));
+    send(accepted(21, "5d"), lost, named(21, "SaveBlock:1:bb:0"));
+  }
+  assert.deepEqual((await events.next()).value, { type: "gap", first: 6n, last: 20n, uncounted: true });
+  assert.equal((await events.next()).value.id, "SaveBlock:1:bb:0");
   await events.return();
 });
 

@@ -64,7 +64,9 @@ def interrupted(tx_hash: str) -> NotKnown:
 def line_of(missed: Missed) -> str:
     """What was missed, in a line."""
     count = "" if missed.count is None else f" {missed.count} messages"
-    away = "" if missed.since is None or missed.until is None else f" for {missed.until - missed.since:.1f} s"
+    away = ""
+    if missed.topic != "hub" and missed.since is not None and missed.until is not None:  # a hub's are sequences
+        away = f" for {missed.until - missed.since:.1f} s"
     return f"missed{count}{away}: {missed.why}"
 
 

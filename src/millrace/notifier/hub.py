@@ -18,6 +18,7 @@ from millrace.notifier.journal.journal import Journal
 from millrace.notifier.journal.tail import Tail
 from millrace.notifier.metrics import Metrics
 from millrace.notifier.rules.block_events import BLOCKS, BlockEvents
+from millrace.notifier.rules.dedup import INCOMPLETE
 from millrace.notifier.rules.entry import Entry, event_frame, now_ms
 from millrace.notifier.rules.filters import ALL, Filter, FilterIndex
 from millrace.notifier.rules.hub_protocol import Consumer, Position, ProtocolViolation, gap_message
@@ -86,7 +87,9 @@ class HubSession(websocket.Session):
         self.cursor = 0
         """Everything up to this sequence was delivered or filtered out; not kept while live."""
         self.told: OrderedDict[str, None] = OrderedDict()
-        """Blocks of which some events were delivered through filters, and those that brought them."""
+        """Blocks that were delivered through filters, and those that brought them."""
+        self.executions: OrderedDict[str, None] = OrderedDict()
+        """Those of them that are executions."""
         self.progress = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
@@ -134,16 +137,22 @@ class HubSession(websocket.Session):
         self.send_frames(frame)
         self.hub.count_sent(frame)
 
-    def remember(self, *hashes: str) -> None:
-        """Blocks by their hex hashes; an empty one is none."""
-        for block_hash in filter(None, hashes):
-            self.told[block_hash] = None
-            if len(self.told) > _REMEMBERED_BLOCKS:
-                self.told.popitem(last=False)
+    def remember(self, block_hash: str, carrying: str) -> None:
+        """A block was delivered; `carrying`: the one that brought it, if it is an execution, else empty. Hex hashes."""
+        _keep(self.told, block_hash)
+        if carrying:
+            _keep(self.told, carrying)
+            _keep(self.executions, block_hash)
 
     def knows_one_of(self, executed: frozenset[str]) -> bool:
-        """Whether events of one of these were delivered: a block that lists an execution decides over its finality."""
-        return any(block_hash in self.told for block_hash in executed)
+        """Whether one of these executions was delivered: a block that lists it decides over its finality."""
+        return not self.executions.keys().isdisjoint(executed)
+
+
+def _keep(known: OrderedDict[str, None], block_hash: str) -> None:
+    known[block_hash] = None
+    if len(known) > _REMEMBERED_BLOCKS:
+        known.popitem(last=False)
 
 
 class Hub:
@@ -292,8 +301,8 @@ class Hub:
         for wanted, positions in self._filters.match(rendered.events.keys).items():
             for session in self._filters.owners(wanted):
                 wishes.setdefault(session, []).append(positions)
-        for session in self._live_filtered if rendered.events.executed else ():
-            if self._lists_known(session, entry, rendered.events.executed):
+        for session in self._live_filtered if entry.marks & INCOMPLETE or rendered.events.executed else ():
+            if self._matters(session, entry, rendered.events.executed):
                 wishes.setdefault(session, [])
         for session, lists in wishes.items():
             if not session.wants_all:
@@ -325,10 +334,16 @@ class Hub:
         """Whether a finalised or reverted block may have had events for a consumer with filters."""
         return entry.block_hash in session.told or self._told_before(session, entry.block_hash, entry.shard)
 
-    def _lists_known(self, session: HubSession, entry: Entry, executed: frozenset[str]) -> bool:
-        """Whether a block lists an execution that a consumer was given, or may have been given before it resumed."""
-        return session.knows_one_of(executed) or (
-            session.resumed and any(self._told_before(session, name, entry.shard) for name in executed)
+    def _matters(self, session: HubSession, entry: Entry, executed: frozenset[str]) -> bool:
+        """Whether a block matters to a consumer with filters by more than its events.
+
+        It does if something before it was never told here, which may have had events for anybody; and if it lists an
+        execution that the consumer was given, or may have been given before it resumed.
+        """
+        return bool(
+            entry.marks & INCOMPLETE
+            or session.knows_one_of(executed)
+            or (session.resumed and any(self._told_before(session, name, entry.shard) for name in executed))
         )
 
     def _told_before(self, session: HubSession, block_hash: str, shard: int) -> bool:
@@ -354,7 +369,7 @@ class Hub:
         if shared is not None and shared <= self._published:
             session.start = session.cursor = max(shared, self._journal.origin)
             if shared < place.after:  # it was put back to an earlier state, and has lost what followed, known or not
-                session.send_binary(gap_message(shared + 1, place.after, shared))
+                session.send_binary(gap_message(self._journal.origin, shared + 1, place.after, shared))
                 self._metrics.gaps.inc()
             return
         heard = await self._journal.first_heard([mark.key for mark in place.marks])
@@ -409,7 +424,7 @@ class Hub:
         return entries
 
     def _tell_gap(self, session: HubSession, last: int) -> None:
-        session.send_binary(gap_message(session.cursor + 1, last))
+        session.send_binary(gap_message(self._journal.origin, session.cursor + 1, last))
         session.cursor = last
         self._metrics.gaps.inc()
 
@@ -423,7 +438,7 @@ class Hub:
             self._note_save(entry)
             rendered = self._render(entry)
             matches = session.filters.match(rendered.events.keys)
-            if matches or self._lists_known(session, entry, rendered.events.executed):
+            if matches or self._matters(session, entry, rendered.events.executed):
                 frame = rendered.reduced(matches.values())
                 session.remember(entry.block_hash, rendered.events.carrying)
         elif entry.topic in _FILTERED_TOPICS and len(session.filters) and self._concerns(session, entry):

@@ -60,6 +60,8 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """Node frames waiting for the disk; beyond it no node is read until some are written."""
     node_marshaller: Literal["auto", "protobuf", "json"] = "auto"
     """What nodes write, as their `MarshallerType`; `auto`: what the first message of a connection is written in."""
+    shards: Positive = 16
+    """Shards of the network, the metachain not counted. What a node tells of any other is kept as a dead letter."""
 
     finalized_wait: Seconds = 5.0
     """How long a finalised mark waits for its block before it is delivered alone, marked as unjoined. Both come of one
@@ -104,8 +106,7 @@ class NotifierSettings(TracingSettings, frozen=True, forbid_unknown_fields=True)
     """Largest payload published, as the broker's `max_message_size`; a larger one is told as a gap."""
 
     amqp_streams: Annotated[str, Meta(max_length=127)] = ""
-    """Name of streams: `<name>.<shard>`, declared when a shard's first event is published and bound to the exchange;
-    empty: none."""
+    """Name of streams: `<name>.<shard>`, declared when a shard's first event is published; empty: none."""
     amqp_stream_bytes: Positive = 20 * 1024 * MEBIBYTE
     """Bytes that each stream keeps; its oldest segments leave first."""
 

@@ -15,7 +15,7 @@ from servers.rabbitmq import Broker
 from waiting import until
 
 from ..helpers import WAIT, notifier, peers, save_block
-from .test_rabbitmq import CURSOR_FILE, Row, amqp, journal, quick_back_off, sink
+from .test_rabbitmq import CURSOR_FILE, Row, amqp, count, journal, queue, quick_back_off, sink
 
 __all__ = ["quick_back_off"]
 pytestmark = pytest.mark.usefixtures("quick_back_off")
@@ -89,6 +89,24 @@ async def test_deaths(broker: Broker, tmp_path: Path) -> None:
         await until(lambda: sink(running).lag == 0)
     ids = of(journal(tmp_path), 1)
     taken = [message.message_id for message in await read(broker, "deaths.1", ids)]
+    assert list(dict.fromkeys(taken)) == ids
+
+
+async def test_deleted(broker: Broker, tmp_path: Path) -> None:
+    """A stream that is deleted while the notifier publishes is made again and has all that followed; it is told."""
+    options = amqp(broker, "deleted", amqp_streams="deleted")
+    async with queue(broker, "deleted"), await broker.connect() as connection:
+        async with notifier(tmp_path, **options) as running, peers(running) as connect:
+            node = await connect.node()
+            await node.save(save_block(3, 0))
+            await until(lambda: sink(running).lag == 0)
+            await (await connection.channel()).queue_delete("deleted.3")
+            for nonce in range(1, 6):
+                await node.save(save_block(3, nonce))
+            await until(lambda: sink(running).lag == 0)
+            assert count(running, "reconnects") >= 1, "which health and the log say why"
+    ids = of(journal(tmp_path), 3)[1:]
+    taken = [message.message_id for message in await read(broker, "deleted.3", ids)]
     assert list(dict.fromkeys(taken)) == ids
 
 

@@ -51,6 +51,8 @@ class Hub:
     the next `Hub`: it goes on there. When the connection ends another one is made, with the next of the notifiers if
     there are several, and goes on behind what came.
 
+    What was lost by one of several notifiers is asked of the others, and missed when none that can be reached has it.
+
     With one notifier everything comes once. Another one goes on a little before the place: of what that tells again,
     what came to this `Hub` before is left out; what came to an earlier `Hub` comes again, under the same `id`.
     """
@@ -95,6 +97,10 @@ class Hub:
         """… which is this one of `urls`."""
         self._journal = ""
         """What the present notifier's journal is known by."""
+        self._lacking: set[int] = set()
+        """Notifiers that lack an unknown number of events, by what they said since the newest event came."""
+        self._leaves = False
+        """Whether the present one is left for that."""
         self._arrived, self._room = asyncio.Event(), asyncio.Event()
         self._given: Event | Missed | None = None
         self._unacknowledged: deque[int] = deque()
@@ -147,8 +153,8 @@ class Hub:
             if self._unacknowledged and self._unacknowledged[0] == given.sequence:  # else told by another connection
                 self._unacknowledged.popleft()
                 await self._acknowledge(given.sequence)
-        elif given is not None and given.count is not None:
-            self.last = int(given.until or 0)
+        elif given is not None and given.until is not None:
+            self.last = int(given.until)
 
     async def _acknowledge(self, sequence: int = 0) -> None:
         """Say what was handled; what was left out counts as that once all before it was handled."""
@@ -203,7 +209,7 @@ class Hub:
         await socket.send_bytes(field(3, _PAYLOAD) + field(4, wish) + field(5, b"subscribe"))
         self._socket = socket
         self._unacknowledged.clear()
-        self._left_out = 0
+        self._left_out, self._leaves = 0, False
         async for frame in socket:
             if isinstance(frame.data, bytes):
                 self._take(frame.data)
@@ -212,7 +218,7 @@ class Hub:
             while len(self._unread) >= _MAX_UNREAD:
                 self._room.clear()
                 await self._room.wait()
-            if self._end is not None:
+            if self._end is not None or self._leaves:
                 return
 
     def _take(self, data: bytes) -> None:
@@ -225,7 +231,7 @@ class Hub:
             self._subscribed(dict(read_fields(payload)))
         elif topic == "gap":
             gap = dict(read_fields(payload))
-            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)), gap.get(3))
+            self._gap(_number(gap.get(1, 0)), _number(gap.get(2, 0)), gap.get(3), bool(gap.get(4, 0)))
         else:
             told = Event(
                 topic, payload, _number(fields.get(2, 0)), _number(fields.get(7, 0)), _text(fields.get(8, b""))
@@ -243,8 +249,14 @@ class Hub:
         self._teller = self._at
         self._journal = _text(reply.get(6, b""))
 
-    def _gap(self, first: int, last: int, resumes_after: int | bytes | None) -> None:
-        gap = Missed(topic="hub", why="gone from the journal", count=last - first + 1, since=first, until=last)
+    def _gap(self, first: int, last: int, resumes_after: int | bytes | None, uncounted: bool) -> None:
+        others = len(self._urls) > 1 and self._told.place(self._came) is not None
+        if uncounted and others and self._at not in self._lacking:  # the others may have what this one lacks
+            self._lacking.add(self._at)
+            self._leaves = True
+            return
+        count = None if uncounted else last - first + 1
+        gap = Missed(topic="hub", why="gone from the journal", count=count, since=first, until=last)
         # A journal that was put back gives the lost sequences out once more, to other events.
         self._newest = last if resumes_after is None else _number(resumes_after)
         self._unread.append(gap)
@@ -255,6 +267,7 @@ class Hub:
             self._left_out = event.sequence  # told before the connection ended
             return
         self._newest, self.head = event.sequence, max(self.head, event.sequence)
+        self._lacking.clear()
         self._came += 1
         if event.id:
             self._told.add(self._came, event.sequence, event.id, self._journal)

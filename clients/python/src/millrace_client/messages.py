@@ -357,8 +357,8 @@ class Missed(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     """`connection lost`, `reader too slow`, `left out by the service` or `gone from the journal`."""
     count: int | None = None
-    """How many; None: not known."""
+    """How many; None: not known, as where another notifier's journal does not have what the one before told."""
     since: float | None = None
-    """Seconds since the epoch from which on nothing was heard."""
+    """Seconds since the epoch from which on nothing was heard; of a hub the first sequence that is gone."""
     until: float | None = None
-    """And until when."""
+    """And until when; of a hub the last one."""

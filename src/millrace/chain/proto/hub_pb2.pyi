@@ -53,11 +53,13 @@ class SubscribeReply(_message.Message):
     def __init__(self, subscription_id: _Optional[str] = ..., ok: bool = ..., reason: _Optional[str] = ..., head: _Optional[int] = ..., oldest: _Optional[int] = ..., journal: _Optional[str] = ...) -> None: ...
 
 class Gap(_message.Message):
-    __slots__ = ("first", "last", "resumes_after")
+    __slots__ = ("first", "last", "resumes_after", "uncounted")
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
     RESUMES_AFTER_FIELD_NUMBER: _ClassVar[int]
+    UNCOUNTED_FIELD_NUMBER: _ClassVar[int]
     first: int
     last: int
     resumes_after: int
-    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., resumes_after: _Optional[int] = ...) -> None: ...
+    uncounted: bool
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ..., resumes_after: _Optional[int] = ..., uncounted: bool = ...) -> None: ...

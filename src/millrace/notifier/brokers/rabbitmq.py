@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import cast
+from typing import NamedTuple, cast
 
 import aio_pika
 from aio_pika.abc import AbstractChannel, AbstractExchange, HeadersType
@@ -31,6 +31,18 @@ _log_unroutable = OccasionalLog(log, logging.WARNING, "no queue is bound for a m
 CONTENT_TYPE = "application/protobuf"
 _SEGMENT_BYTES = 500_000_000
 _DRAIN_BYTES = 1024 * 1024  # handed to the socket before it is waited for; less often than for each message
+
+
+class StreamGone(ConnectionError):
+    """A stream was deleted since it was declared; what it did not get is published again on a new connection."""
+
+
+class _Target(NamedTuple):
+    exchange: str
+    """Empty: the queue with the name `key`."""
+    key: str
+    mandatory: bool
+    """The broker returns what comes into no queue by this."""
 
 
 class AmqpSink(Sink):
@@ -101,27 +113,44 @@ class AmqpSink(Sink):
             await self._wait()
 
     async def _publish(self, channel: Channel, item: Item, drain: bool) -> None:
-        """Send a message and wait for its confirm. With `drain` the ones behind it wait until the socket took it."""
-        key = self._routing_key(item)
+        """Send a message and wait for its confirms. With `drain` the ones behind it wait until the socket took it."""
+        targets = self._targets(item)
         try:
-            answer: object = await channel.basic_publish(
-                item.payload,
-                exchange=self._exchange,
-                routing_key=key,
-                properties=_message(item).properties,
-                mandatory=True,
-                wait=drain,
-            )
+            sends = [self._send(channel, item, target, drain) for target in targets]
+            returned = [target for target, back in zip(targets, await asyncio.gather(*sends), strict=True) if back]
+            if returned and not returned[0].exchange:
+                raise StreamGone(f"the stream {returned[0].key} is gone")
         except (Exception, asyncio.CancelledError) as error:  # the library also cancels what waits for a confirm
             self._fail(error)
             return
-        if isinstance(answer, DeliveredMessage):
+        if returned:
             self._unroutable.inc()
-            _log_unroutable(routing_key=key)
+            _log_unroutable(routing_key=returned[0].key)
         self._confirm(item.sequence)
 
-    def _routing_key(self, item: Item) -> str:
-        return self._prefix + (item.topic if item.shard is None else f"{item.topic}.{item.shard}")
+    def _targets(self, item: Item) -> list[_Target]:
+        """Where a message goes.
+
+        The broker returns what comes into no queue at all. So a stream is sent its events by its own name, where no
+        other queue hides that it is gone; and the exchange returns nothing that is in a stream.
+        """
+        key = self._prefix + (item.topic if item.shard is None else f"{item.topic}.{item.shard}")
+        if self._streams is None or item.shard is None:
+            return [_Target(self._exchange, key, mandatory=True)]
+        stream = self._streams.name(item.shard)
+        return [_Target(self._exchange, key, mandatory=False), _Target("", stream, mandatory=True)]
+
+    async def _send(self, channel: Channel, item: Item, target: _Target, drain: bool) -> bool:
+        """Send a message to one target and wait for its confirm; whether it was returned."""
+        answer: object = await channel.basic_publish(
+            item.payload,
+            exchange=target.exchange,
+            routing_key=target.key,
+            properties=_message(item).properties,
+            mandatory=target.mandatory,
+            wait=drain,
+        )
+        return isinstance(answer, DeliveredMessage)
 
 
 class Streams:
@@ -144,14 +173,17 @@ class Streams:
         self._channel, self._exchange = channel, exchange
         self._declared.clear()
 
+    def name(self, shard: int) -> str:
+        """Of the shard's stream."""
+        return f"{self._name}.{shard}"
+
     async def require(self, shard: int) -> None:
-        """Return once the shard's stream gets what is published: its events, and gaps, which may concern it."""
+        """Return once the shard has a stream, which also gets gaps: they may concern it."""
         if shard in self._declared:
             return
         async with asyncio.timeout(sink.OPEN_SECONDS):
-            stream = await self._channel.declare_queue(f"{self._name}.{shard}", durable=True, arguments=self._arguments)
-            for key in (f"{self._prefix}*.{shard}", f"{self._prefix}{GAP}"):
-                await stream.bind(self._exchange, key)
+            stream = await self._channel.declare_queue(self.name(shard), durable=True, arguments=self._arguments)
+            await stream.bind(self._exchange, f"{self._prefix}{GAP}")
         self._declared.add(shard)
         self._count.set(len(self._declared))
 

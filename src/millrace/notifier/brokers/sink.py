@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from millrace.chain import outport
-from millrace.chain.proto.hub_pb2 import Gap
 from millrace.notifier.brokers.cursor_file import Cursor, CursorFile
 from millrace.notifier.brokers.item import Item, Verdict
 from millrace.notifier.journal.journal import Journal
@@ -24,7 +23,7 @@ from millrace.notifier.metrics import Metrics, SinkMetrics
 from millrace.notifier.occasional import OccasionalLog
 from millrace.notifier.rules.confirm_window import ConfirmWindow
 from millrace.notifier.rules.entry import Entry
-from millrace.notifier.rules.hub_protocol import GAP
+from millrace.notifier.rules.hub_protocol import GAP, gap
 from millrace.notifier.settings import NotifierSettings
 from millrace.runtime.tasks import end_tasks
 
@@ -315,7 +314,7 @@ class Sink(ABC):
     def _gap(self, first: int, last: int) -> Item:
         self._metrics.gaps.inc()
         log.error("events are not published", extra={"sink": self.name, "first": first, "last": last})
-        payload = Gap(first=first, last=last).SerializeToString()
+        payload = gap(self._journal.origin, first, last)
         message_id = f"{GAP}:{first}:{last}"
         if self._claims is not None:  # sequences are one journal's own: another's gap of the same ones is not the same
             message_id += f":{self._journal.runs.writer(last)}"

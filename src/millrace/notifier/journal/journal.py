@@ -123,7 +123,7 @@ class Journal:
             self._lock.close()
             raise
         self._dead = DeadLetters(directory, self._settings.dead_letter_bytes)
-        self._processor = Processor(self._store, self._dead, self._metrics)
+        self._processor = Processor(self._store, self._dead, self._metrics, self._settings.shards)
         self.last_block_ms = {shard: saved for shard, (_, saved) in self._store.shards().items()}
         self.origin, self.runs = self._store.origin, self._store.runs
         self.head, self.oldest = self._store.next_sequence - 1, self._store.oldest

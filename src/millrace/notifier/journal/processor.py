@@ -14,6 +14,7 @@ from millrace.chain import outport
 from millrace.chain.headers import Header, hash_matches, proposes, read_header
 from millrace.chain.proto import outport_pb2 as pb
 from millrace.chain.proto.slices_pb2 import SlicedBlock
+from millrace.chain.shard import METACHAIN
 from millrace.notifier.journal.dead_letters import DeadLetters
 from millrace.notifier.journal.rows import JournalStore
 from millrace.notifier.metrics import Metrics, Tally, one_of
@@ -63,8 +64,9 @@ class _Told(NamedTuple):
 class Processor:
     """Works inside the transaction of its store; used by one thread."""
 
-    def __init__(self, store: JournalStore, dead_letters: DeadLetters, metrics: Metrics) -> None:
+    def __init__(self, store: JournalStore, dead_letters: DeadLetters, metrics: Metrics, shards: int) -> None:
         self._store = store
+        self._shards = shards
         self._dead = dead_letters
         self._metrics = metrics
         self.tally = Tally()
@@ -119,6 +121,10 @@ class Processor:
 
     def _append_news(self, arrival: Arrival) -> list[Entry]:
         decoded = messages.decode(arrival.topic, arrival.payload)
+        if self._shards <= decoded.shard != METACHAIN:
+            raise Undecodable(
+                f"shard {decoded.shard}: the network has {self._shards}, and the metachain (setting shards)"
+            )
         message, agreed = decoded.message, True
         if isinstance(message, pb.OutportBlock):
             entries, agreed = self._append_block(decoded, message, arrival)

@@ -196,9 +196,18 @@ def _place(wish: SubscribeEvent) -> Place | None:
     return Place(wish.resume_after, wish.resume_id, wish.resume_journal, marks)
 
 
-def gap_message(first: int, last: int, resumes_after: int | None = None) -> bytes:
-    """The `WsMessage` that says which sequences are gone for good, and where delivery goes on if not behind them."""
-    return _message(GAP, Gap(first=first, last=last, resumes_after=resumes_after).SerializeToString())
+def gap(origin: int, first: int, last: int, resumes_after: int | None = None) -> bytes:
+    """The `Gap` that says which sequences are gone for good, and where delivery goes on if not behind them.
+
+    What begins at the journal's `origin` or before is more than that: another journal told what came before, and nobody
+    here knows how much of it is missing.
+    """
+    return Gap(first=first, last=last, resumes_after=resumes_after, uncounted=first <= origin).SerializeToString()
+
+
+def gap_message(origin: int, first: int, last: int, resumes_after: int | None = None) -> bytes:
+    """The `WsMessage` with a gap."""
+    return _message(GAP, gap(origin, first, last, resumes_after))
 
 
 def _reply(topic: str, name: str, position: Position, reason: str = "") -> Changes:

@@ -53,7 +53,7 @@ class _Link(websocket.Session):
 
     def on_message(self, kind: websocket.Kind, data: bytes) -> None:
         self.answered.set()
-        if kind == "binary":
+        if kind == "binary" and not self.closed:
             self._hub.take(self, data)
 
     def on_close(self) -> None:
@@ -78,6 +78,8 @@ class HubClient:
         """… which told the events before; `None`: not known."""
         self._journal = "" if place is None or place.id else place.journal
         """What the present notifier's journal is known by."""
+        self._lacking: set[int] = set()
+        """Notifiers that lack an unknown number of events, by what they said since the newest event came."""
         self._late = 0
         """What the present notifier had when reading began, by its sequence."""
         self._resumes = False
@@ -162,15 +164,22 @@ class HubClient:
         if envelope.topic == SUBSCRIBE:
             self._subscribed(link, hub_pb2.SubscribeReply.FromString(envelope.payload))
         elif envelope.topic == GAP:
-            gap = hub_pb2.Gap.FromString(envelope.payload)
-            log.error("events are lost", extra={"first": gap.first, "last": gap.last})
-            self._sink.on_gap(gap.first + self._offset, gap.last + self._offset)
-            self.last = max(self.last or 0, gap.last + self._offset)
-            if gap.HasField("resumes_after"):  # the journal gives the lost sequences out once more, to other events
-                raised = self.last - gap.resumes_after - self._offset
-                self._offset, self.head = self._offset + raised, self.head + raised
+            self._gap(link, hub_pb2.Gap.FromString(envelope.payload))
         else:
             self._event(link, envelope)
+
+    def _gap(self, link: websocket.Session, gap: hub_pb2.Gap) -> None:
+        if gap.uncounted and self._by_id and len(self._urls) > 1 and self._at not in self._lacking:
+            log.warning("this notifier lacks events, asking the next one", extra={"notifier": self._at})
+            self._lacking.add(self._at)
+            link.close(abort=True)
+            return
+        log.error("events are lost", extra={"first": gap.first, "last": gap.last})
+        self._sink.on_gap(gap.first + self._offset, gap.last + self._offset)
+        self.last = max(self.last or 0, gap.last + self._offset)
+        if gap.HasField("resumes_after"):  # the journal gives the lost sequences out once more, to other events
+            raised = self.last - gap.resumes_after - self._offset
+            self._offset, self.head = self._offset + raised, self.head + raised
 
     def _subscribed(self, link: websocket.Session, reply: hub_pb2.SubscribeReply) -> None:
         if not reply.ok:
@@ -214,6 +223,7 @@ class HubClient:
                 log.exception("an event was not understood", extra={"topic": told.topic, "sequence": sequence})
             self.last = number
             self.head = max(self.head, number)
+            self._lacking.clear()
             if told.id:
                 self._told.add(number, sequence, told.id, self._journal)
         link.send_binary(outport.ack_envelope(sequence, traces[:MOST_TRACES]))
