@@ -23,10 +23,10 @@ import aiohttp
 import pytest
 
 from cluster import evidence, faults
-from cluster.checker import Limits, check
+from cluster.checker import Limits, check, judged
 from cluster.clients import Broadcaster, Client, Front, Reader, Rival, Sender, Signing, Watcher
 from cluster.evidence import Ends
-from cluster.history import History
+from cluster.history import History, Settled
 from cluster.striking import Striker
 from cluster.wallets import NETWORK, PAYING, SIGNING, transfer, wallet
 from cluster.world import RELAYING, World, running
@@ -42,7 +42,9 @@ LOOK_SECONDS = 0.05
 FEE = initially_paid_fee(transfer(wallet(0, 0), 0, choice=1), NETWORK.gas)
 PER_MINUTE = 40 if SECONDS < 60 else 150
 """Fees: half of what clients ask a key for, in the short form and in a minute, so that the budget is used up."""
-LIMITS = Limits(at_risk=16 * FEE, per_minute=PER_MINUTE * FEE)
+LEAST = 5
+"""Of each kind of thing so many are to be judged in the short form: what happens once faults are over is enough."""
+LIMITS = Limits(at_risk=16 * FEE, per_minute=PER_MINUTE * FEE, least=LEAST)
 POLICY = f"""
 [budget]
 at_risk = {LIMITS.at_risk}
@@ -92,6 +94,9 @@ class Run:
                 self._ends("first answers")
                 await self.striker.run(self.plan)
                 self._ends("faults")
+                enough = self.front.acknowledged() + 2 * len(self.clients)
+                await self._until(lambda: self.front.acknowledged() >= enough, "nothing is accepted any more")
+                self._ends("calm")
                 self.front.done = True
                 await self._settle()
                 self.front.over = True
@@ -131,7 +136,15 @@ class Run:
             await asyncio.sleep(0.2)
         if waiting:
             print(*await self.world.state(), sep="\n")
-        while ends.untold() and asyncio.get_running_loop().time() < end:
+        await ends.look_at_shards()
+        await self._wait_while(ends.unread)
+        await self._wait_while(ends.untold)
+        self.history.add(Settled())
+
+    async def _wait_while(self, condition: Callable[[], bool]) -> None:
+        """Not for ever: the checker says what is wrong if it stays so."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while condition() and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.2)
 
     async def _collect(self) -> None:
@@ -153,7 +166,7 @@ class Run:
             f"starts {starts}; "
             f"nobody served at fail-overs (of which the promotion) {pauses} s; "
             f"event loop held up for {self.held_up:.2f} s at most; "
-            f"answers {dict(self.front.counts)}; history {dict(kinds)}"
+            f"answers {dict(self.front.counts)}; history {dict(kinds)}; judged {judged(self.history)}"
         )
 
 
