@@ -37,6 +37,7 @@ def rules(limits: Limits) -> dict[str, Rule]:
     return {
         "one_payload": submissions.one_payload,
         "claimed_first": submissions.claimed_first,
+        "acknowledged_is_claimed": submissions.acknowledged_is_claimed,
         "at_risk": partial(submissions.at_risk, most=limits.at_risk),
         "per_minute": partial(submissions.per_minute, most=limits.per_minute),
         "refused_in_words": submissions.refused_in_words,
@@ -48,6 +49,7 @@ def rules(limits: Limits) -> dict[str, Rule]:
         "told_to_listeners": subscriptions.told_to_listeners,
         "told_at_all": subscriptions.told_at_all,
         "told_in_order": subscriptions.told_in_order,
+        "told_each_state": subscriptions.told_each_state,
         "never_backwards": subscriptions.never_backwards,
         "ids_once": stream.ids_once,
         "no_block_left_out": stream.no_block_left_out,

@@ -34,6 +34,8 @@ def no_block_left_out(history: History) -> Iterator[str]:
             gaps.append(place)
         elif isinstance(record, Read) and (height := heights.get(_block(record.id))) is not None:
             reads[_topic(record.id), _shard(record.id)].append((place, height))
+    for shard in sorted({shard for _, shard in reads} - top.keys()):
+        yield f"nothing is known of what shard {shard} made"
     explained = set()
     for topic in OF_BLOCKS:
         for shard, newest in top.items():

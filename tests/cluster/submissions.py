@@ -54,6 +54,16 @@ def claimed_first(history: History) -> Iterator[str]:
             yield f"nonce {each.nonce} of {each.sender} is signed ({each.seen}) and nobody has claimed it"
 
 
+def acknowledged_is_claimed(history: History) -> Iterator[str]:
+    """So is what a client was told that it is accepted to be signed, as no relayer's own journal is to be trusted."""
+    claims = {each.payload for each in history.of(Signed) if each.seen == "claim"}
+    for operation, answer in answered(history):
+        is_ours = answer.said == "accepted" and operation.action in ("relay", "sign")
+        if is_ours and operation.payload not in claims:
+            what = f"nonce {operation.nonce} of {operation.sender}"
+            yield f"{what} was accepted ({operation.action}), and nobody has claimed it"
+
+
 def at_risk(history: History, most: int) -> Iterator[str]:
     """Of no key more is signed and not yet executed than its policy allows.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 from math import inf
 
 from cluster.history import FINAL_MS, Answered, Asked, Ended, Gone, History, Listening, Settled, Told
@@ -98,6 +100,30 @@ def told_in_order(history: History) -> Iterator[str]:
                 break
 
 
+def told_each_state(history: History) -> Iterator[str]:
+    """Who is told of a later state of an account was told of it after each earlier block that used a nonce."""
+    used: dict[str, list[Ended]] = defaultdict(list)
+    for ended in sorted(history.of(Ended), key=lambda each: each.nonce):
+        used[ACCOUNT + ended.sender].append(ended)
+    told: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for push in history.of(Told):
+        told[push.line, push.topic].append(push.number)
+    for each in subscriptions(history):
+        numbers = sorted(told[each.line, each.topic])
+        for end, last in _with_last(used.get(each.topic, [])):
+            if _is_told(end, each) and numbers and numbers[-1] > last:
+                place = bisect_right(numbers, end.nonce)
+                if numbers[place] > last:
+                    yield f"{each.topic} used nonce {end.nonce} and line {each.line} heard of {numbers[place]} first"
+
+
+def _with_last(ends: list[Ended]) -> Iterator[tuple[Ended, int]]:
+    """Each with the first nonce that a later block used: till then the account may say any nonce."""
+    for end, following in pairwise(ends):
+        if following.at > end.at and following.nonce > end.nonce:
+            yield end, following.nonce
+
+
 def told_once(history: History) -> Iterator[str]:
     """A subscription is told one status at most."""
     told = Counter((each.line, each.topic) for each in history.of(Told) if each.topic.startswith(STATUS))
@@ -130,13 +156,13 @@ def told_to_listeners(history: History) -> Iterator[str]:
 
 
 def never_backwards(history: History) -> Iterator[str]:
-    """On one connection an account's nonce and the sequence of statistics do not fall."""
+    """On one connection an account's nonce and the sequence of statistics rise with every push."""
     newest: dict[tuple[int, str], int] = {}
     for each in history.of(Told):
         if not each.topic.startswith(STATUS):
             before = newest.get((each.line, each.topic), -1)
-            if each.number < before:
-                yield f"{each.topic} went back from {before} to {each.number} on line {each.line}"
+            if each.number <= before:
+                yield f"{each.topic} went from {before} to {each.number} on line {each.line}"
             newest[each.line, each.topic] = each.number
 
 

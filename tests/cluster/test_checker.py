@@ -161,12 +161,25 @@ def test_two_payloads(seen: str) -> None:
 
 def test_two_accepted() -> None:
     """Also when nobody has seen the second signature."""
-    refused("one_payload", asked(4, "second"), Answered(at=2, op=4, said="accepted"), ended("second", at=2_500))
+    refused(
+        "one_payload",
+        asked(4, "second", action="broadcast"),
+        Answered(at=2, op=4, said="accepted"),
+        ended("second", at=2_500),
+    )
 
 
 def test_signed_without_a_claim() -> None:
     """What no relayer has claimed must not be signed."""
     refused("claimed_first", signed("journal", nonce=1, payload="p1"))
+
+
+@pytest.mark.parametrize("action", ["relay", "sign"])
+def test_acknowledged_without_a_claim(action: str) -> None:
+    """What is acknowledged to be signed is claimed, though nobody has seen a signature; a broadcast is not."""
+    answer, end = Answered(at=3_000, op=4, said="accepted"), ended("own", nonce=1, at=4_000)
+    refused("acknowledged_is_claimed", asked(4, "own", nonce=1, action=action), answer, end)
+    assert check(History([*GOOD, asked(4, "own", nonce=1, action="broadcast"), answer, end]), LIMITS) == []
 
 
 def test_too_much_at_risk() -> None:
@@ -224,7 +237,7 @@ def test_what_ran_is_refused(action: str) -> None:
 @pytest.mark.parametrize("found", [None, ("pending", ""), ("404", "unknown"), ("dropped", "")])
 def test_accepted_and_lost(found: tuple[str, str] | None) -> None:
     """What was accepted is on the chain, or the service says in words what became of it; else it is lost."""
-    accepted = [asked(4, "p1", nonce=1), Answered(at=2, op=4, said="accepted")]
+    accepted = [asked(4, "p1", nonce=1, action="broadcast"), Answered(at=2, op=4, said="accepted")]
     looked = [Looked(at=3, payload="p1", state=found[0], words=found[1])] if found is not None else []
     refused("everything_ends", *accepted, *looked)
     said = Looked(at=4, payload="p1", state="dropped", words="its nonce was used by another")
@@ -302,10 +315,24 @@ def test_not_told_in_order() -> None:
         assert list(subscriptions.told_in_order(History([*GOOD, *later, *right]))) == []
 
 
-@pytest.mark.parametrize(("topic", "line"), [("address/a", 1), ("networkStats", 2)])
-def test_backwards(topic: str, line: int) -> None:
-    """A nonce or a sequence that falls."""
-    refused("never_backwards", Told(at=9_000, line=line, topic=topic, number=0))
+def test_a_state_is_left_out() -> None:
+    """After each block that used a nonce, or several, an account is told, but for who began to listen only then."""
+    later = [ended(f"p{nonce}", nonce=nonce, at=at, seen=4_000) for nonce, at in ((1, 3_000), (2, 3_000), (3, 4_000))]
+    first, both, last = (Told(at=9, line=1, topic="address/a", number=number) for number in (2, 3, 4))
+    for wrong in ([last], [first, last]):
+        assert "told_each_state" in broken(History([*GOOD, *later, *wrong]))
+    for right in ([], [both], [both, last]):
+        assert broken(History([*GOOD, *later, *right])) == set()
+    behind = [Listening(at=at, line=5, topic="address/a") for at in (3_000 + FINAL_MS - 1, 3_000 + FINAL_MS)]
+    told = msgspec.structs.replace(last, line=5)
+    assert [len(list(subscriptions.told_each_state(History([*later, each, told])))) for each in behind] == [1, 0]
+
+
+@pytest.mark.parametrize("falls", [0, 1])
+@pytest.mark.parametrize(("topic", "line", "newest"), [("address/a", 1, 1), ("networkStats", 2, 6)])
+def test_backwards(topic: str, line: int, newest: int, falls: int) -> None:
+    """A nonce or a sequence that falls, or comes twice."""
+    refused("never_backwards", Told(at=9_000, line=line, topic=topic, number=newest - falls))
 
 
 def test_an_id_twice() -> None:
@@ -419,7 +446,10 @@ LOST: dict[str, tuple[Callable[[Any_], bool], set[str], str]] = {
     "one question is missing": (
         lambda each: isinstance(each, Asked) and each.op == 2, {"everything_answered"}, "nobody asked",
     ),
-    "the chain is not asked": (lambda each: isinstance(each, Made), {"enough"}, "blocks made, 0"),
+    "one shard is not asked for": (
+        lambda each: isinstance(each, Made) and each.shard == "1", {"no_block_left_out"}, "of what shard 1 made",
+    ),
+    "the chain is not asked": (lambda each: isinstance(each, Made), {"no_block_left_out", "enough"}, "blocks made, 0"),
     "the chain executed nothing": (
         lambda each: isinstance(each, Ended), {"everything_ends", "told_the_truth", "enough"}, "statuses owed, 0",
     ),
