@@ -55,11 +55,15 @@ def claimed_first(history: History) -> Iterator[str]:
 
 
 def acknowledged_is_claimed(history: History) -> Iterator[str]:
-    """So is what a client was told that it is accepted to be signed, as no relayer's own journal is to be trusted."""
-    claims = {each.payload for each in history.of(Signed) if each.seen == "claim"}
+    """So is what a client was told that it is accepted to be signed, but for what the service says it has let go of.
+
+    It may: what the signing process refuses later is claimed no more.
+    """
+    known = {each.payload for each in history.of(Signed) if each.seen == "claim"}
+    known |= {each.payload for each in history.of(Looked) if each.state in REFUSED_LATER}
     for operation, answer in answered(history):
         is_ours = answer.said == "accepted" and operation.action in ("relay", "sign")
-        if is_ours and operation.payload not in claims:
+        if is_ours and operation.payload not in known:
             what = f"nonce {operation.nonce} of {operation.sender}"
             yield f"{what} was accepted ({operation.action}), and nobody has claimed it"
 

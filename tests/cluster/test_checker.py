@@ -180,6 +180,8 @@ def test_acknowledged_without_a_claim(action: str) -> None:
     answer, end = Answered(at=3_000, op=4, said="accepted"), ended("own", nonce=1, at=4_000)
     refused("acknowledged_is_claimed", asked(4, "own", nonce=1, action=action), answer, end)
     assert check(History([*GOOD, asked(4, "own", nonce=1, action="broadcast"), answer, end]), LIMITS) == []
+    let_go = Looked(at=4_000, payload="own", state="dropped", words="its relayer refused it")
+    assert check(History([*GOOD, asked(4, "own", nonce=1, action=action), answer, let_go]), LIMITS) == []
 
 
 def test_too_much_at_risk() -> None:

@@ -26,8 +26,9 @@ from cluster import evidence, faults
 from cluster.checker import Limits, check, judged
 from cluster.clients import Broadcaster, Client, Front, Reader, Rival, Sender, Signing, Watcher
 from cluster.evidence import Ends
-from cluster.history import History, Settled
+from cluster.history import History, Settled, Told
 from cluster.striking import Striker
+from cluster.subscriptions import ACCOUNT
 from cluster.wallets import NETWORK, PAYING, SIGNING, transfer, wallet
 from cluster.world import RELAYING, World, running
 from millrace.chain.address import encode
@@ -94,8 +95,7 @@ class Run:
                 self._ends("first answers")
                 await self.striker.run(self.plan)
                 self._ends("faults")
-                enough = self.front.acknowledged() + 2 * len(self.clients)
-                await self._until(lambda: self.front.acknowledged() >= enough, "nothing is accepted any more")
+                await self._go_on()
                 self._ends("calm")
                 self.front.done = True
                 await self._settle()
@@ -126,6 +126,19 @@ class Run:
             print(*await self.world.state(), sep="\n")
             raise AssertionError(f"{words} within {PATIENCE:.0f} s, seed {SEED}: {self.front.counts}") from None
 
+    async def _go_on(self) -> None:
+        """Whatever was cut off last, there is something to judge: what is accepted now, who listens is to hear of."""
+        front, records, begin = self.front, self.history.records, len(self.history.records)
+        enough = front.acknowledged() + 2 * len(self.clients)
+
+        def heard() -> set[tuple[int, str]]:
+            told = [record for record in records[begin:] if isinstance(record, Told)]
+            return {(each.line, each.topic) for each in told if each.topic.startswith(ACCOUNT)}
+
+        await self._until(
+            lambda: front.acknowledged() >= enough and len(heard()) > LEAST, "nothing is accepted any more, and told"
+        )
+
     async def _settle(self) -> None:
         """Nothing is broken any more: what was accepted ends, and is told."""
         await self._until(lambda: not self.front.open, "not everything is answered")
@@ -142,9 +155,9 @@ class Run:
         self.history.add(Settled())
 
     async def _wait_while(self, condition: Callable[[], bool]) -> None:
-        """Not for ever: the checker says what is wrong if it stays so."""
+        """Not for ever: the checker says what is wrong if it stays so. To look through a long history takes long."""
         end = asyncio.get_running_loop().time() + PATIENCE
-        while condition() and asyncio.get_running_loop().time() < end:
+        while await asyncio.to_thread(condition) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.2)
 
     async def _collect(self) -> None:
