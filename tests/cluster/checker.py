@@ -28,8 +28,8 @@ class Limits(NamedTuple):
 
 
 def check(history: History, limits: Limits) -> list[str]:
-    """Everything that is wrong, in words."""
-    return [wrong for rule in rules(limits).values() for wrong in rule(history)]
+    """Everything that is wrong, in words, with the name of the rule before them."""
+    return [f"{name}: {wrong}" for name, rule in rules(limits).items() for wrong in rule(history)]
 
 
 def rules(limits: Limits) -> dict[str, Rule]:

@@ -14,6 +14,7 @@ import msgspec
 from cluster import stream, subscriptions
 from cluster.clients import HOST, Front
 from cluster.history import (
+    ROUND_MS,
     Answered,
     Asked,
     Ended,
@@ -84,6 +85,15 @@ class Ends:
     def __init__(self, world: World, history: History, session: aiohttp.ClientSession) -> None:
         self._world, self._history, self._session = world, history, session
         self._known: set[str] = set()
+        self._genesis_ms = 0
+        """The time that the chain's round 0 would bear."""
+
+    async def begin(self) -> None:
+        """The chain tells when its rounds began, or a bit earlier: its newest block may not be of its newest round."""
+        while (found := await get(self._session, f"{self._world.chain_url}/network/status/{METACHAIN}"))[0] != 200:
+            await asyncio.sleep(0.2)
+        status = found[1]["data"]["status"]
+        self._genesis_ms = status["erd_block_timestamp_ms"] - ROUND_MS * status["erd_current_round"]
 
     def wanted(self) -> set[str]:
         """Payloads that were accepted to be sent and have not ended."""
@@ -100,7 +110,7 @@ class Ends:
                 status, body = await get(self._session, f"{self._world.chain_url}/transactions/{payload}")
             if status == 200 and body["status"] in OVER:
                 self._known.add(payload)
-                self._history.add(_ended(body))
+                self._history.add(self._ended(body))
 
         await asyncio.gather(*(ask(payload) for payload in payloads - self._known))
 
@@ -134,13 +144,13 @@ class Ends:
             words = (body.get("reason") or body.get("error") or "") if isinstance(body, dict) else ""
             self._history.add(Looked(payload=payload, state=state, words=words))
 
-
-def _ended(body: dict[str, Any]) -> Ended:
-    names = tuple(dict.fromkeys((body["txHash"], body["clientHash"])))
-    return Ended(
-        at=body["timestampMs"], payload=body["clientHash"], names=names, status=body["status"], sender=body["sender"],
-        nonce=body["nonce"], seen=now_ms(),
-    )  # fmt: skip
+    def _ended(self, body: dict[str, Any]) -> Ended:
+        names = tuple(dict.fromkeys((body["txHash"], body["clientHash"])))
+        at = self._genesis_ms + ROUND_MS * body["round"] if "round" in body else body["timestampMs"]
+        return Ended(
+            at=at, payload=body["clientHash"], names=names, status=body["status"], sender=body["sender"],
+            nonce=body["nonce"], seen=now_ms(),
+        )  # fmt: skip
 
 
 async def drain(world: World, history: History, patience: float) -> None:

@@ -15,8 +15,8 @@ import msgspec
 
 ROUND_MS = 600
 """Of the chain."""
-FINAL_MS = 2 * ROUND_MS
-"""After the time that a transaction's block bears: what it did is told by the next block, which is final a round later,
+FINAL_MS = ROUND_MS
+"""After the time that a transaction's block bears: what it did is told by the next block, which is final at once here,
 and nobody outside hears of it before. The chain's clock may be late, never early."""
 Said = Literal["accepted", "refused", "lost"]
 Seen = Literal["reply", "network", "journal", "claim"]
@@ -62,7 +62,8 @@ class Signed(Record, frozen=True):
 class Ended(Record, frozen=True):
     """What the chain itself says of a transaction in the end.
 
-    `at` is the time that its block bears, which nobody can have heard of earlier: the chain's clock may be late.
+    `at` is the time that the block bears which took it (the API's own time stamp is that of its submission): nobody can
+    have heard of it earlier, as the chain's clock may be late.
     """
 
     payload: str

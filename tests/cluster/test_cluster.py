@@ -143,6 +143,7 @@ class Run:
         """Nothing is broken any more: what was accepted ends, and is told."""
         await self._until(lambda: not self.front.open, "not everything is answered")
         ends = self.ends = Ends(self.world, self.history, self.front.session)
+        await ends.begin()
         end = asyncio.get_running_loop().time() + PATIENCE
         while (waiting := ends.wanted()) and asyncio.get_running_loop().time() < end:
             await ends.look(waiting)
