@@ -74,16 +74,20 @@ class Front:
         """Acknowledged submissions that had to be claimed."""
         return self.counts["relay accepted"]
 
+    def acknowledged(self) -> int:
+        """All acknowledged submissions."""
+        return sum(times for what, times in self.counts.items() if what.endswith(" accepted"))
+
     def served(self) -> int:
         """The same, and what was refused as the budget is spent, which only who could claim says."""
         return self.accepted() + self.counts["budget exhausted"]
 
-    def begin(self, action: str, tx: Transaction) -> int:
+    def begin(self, action: str, tx: Transaction, line: int = 0) -> int:
         """Write down that this is asked; the number of the operation."""
         op = next(self.operations)
         self.open[op] = action
-        payload = client_hash(tx).hex()
-        self.history.add(Asked(op=op, action=action, sender=encode(tx.sender), nonce=tx.nonce, payload=payload))
+        sender, payload = encode(tx.sender), client_hash(tx).hex()
+        self.history.add(Asked(op=op, action=action, sender=sender, nonce=tx.nonce, payload=payload, line=line))
         return op
 
     def end(self, op: int, outcome: Outcome) -> Outcome:
@@ -130,7 +134,7 @@ class Connection:
 
     async def submit(self, action: str, tx: Transaction) -> Outcome:
         """Relay or broadcast, and listen to what becomes of it. Raises `ConnectionError` without an answer."""
-        op = self._front.begin(action, tx)
+        op = self._front.begin(action, tx, self.number)
         try:
             reply = await self.ask(action=action, tx=as_json(tx), autoSubscribe=True)
         except OSError:

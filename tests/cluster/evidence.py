@@ -11,15 +11,16 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from cluster.checker import subscriptions
+from cluster import stream, subscriptions
 from cluster.clients import HOST, Front
 from cluster.history import (
+    ROUND_MS,
     Answered,
     Asked,
     Ended,
-    Gone,
     History,
     Looked,
+    Made,
     Missed,
     Published,
     Read,
@@ -31,6 +32,7 @@ from cluster.tap import signed
 from cluster.world import World, get
 from millrace.chain.headers import read_header
 from millrace.chain.proto import outport_pb2 as pb
+from millrace.chain.shard import METACHAIN
 from millrace.chain.transaction import from_proto
 from millrace_client import Event, Hub
 
@@ -40,8 +42,6 @@ _AT_ONCE = 8
 _SIGNED = "SELECT tx, signature, created_ms FROM submissions JOIN signatures USING (id) WHERE relayer IS NOT NULL"
 _CLAIMS = "SELECT encode(tx, 'hex'), created_ms FROM relayer_claims.claims"
 OVER = {"success", "fail"}
-SUBSCRIBED_MS = 55_000
-"""A subscription that is older may have ended."""
 
 
 async def read_hub(history: History, urls: list[str]) -> None:
@@ -49,16 +49,18 @@ async def read_hub(history: History, urls: list[str]) -> None:
     async with Hub(urls, resume_after=0) as hub:
         async for item in hub:
             if isinstance(item, Event):
-                history.add(Read(id=item.id, height=_height(item)))
+                height, made = _saved(item.id, item.payload)
+                history.add(Read(id=item.id, height=height, made=made))
             else:
                 history.add(Missed(why=item.why))
 
 
-def _height(event: Event) -> int | None:
-    if event.topic != "SaveBlock":
-        return None
-    header = read_header(pb.OutportBlock.FromString(event.payload).blockData)
-    return None if header is None else header.nonce
+def _saved(id_: str, payload: bytes) -> tuple[int | None, int]:
+    """Of a saved block its height, and the time that it bears."""
+    if not id_.startswith("SaveBlock:"):
+        return None, 0
+    header = read_header(pb.OutportBlock.FromString(payload).blockData)
+    return (None, 0) if header is None else (header.nonce, header.timestamp_ms)
 
 
 def journals(world: World, history: History, relaying: range) -> None:
@@ -83,6 +85,15 @@ class Ends:
     def __init__(self, world: World, history: History, session: aiohttp.ClientSession) -> None:
         self._world, self._history, self._session = world, history, session
         self._known: set[str] = set()
+        self._genesis_ms = 0
+        """The time that the chain's round 0 would bear."""
+
+    async def begin(self) -> None:
+        """The chain tells when its rounds began, or a bit earlier: its newest block may not be of its newest round."""
+        while (found := await get(self._session, f"{self._world.chain_url}/network/status/{METACHAIN}"))[0] != 200:
+            await asyncio.sleep(0.2)
+        status = found[1]["data"]["status"]
+        self._genesis_ms = status["erd_block_timestamp_ms"] - ROUND_MS * status["erd_current_round"]
 
     def wanted(self) -> set[str]:
         """Payloads that were accepted to be sent and have not ended."""
@@ -99,28 +110,24 @@ class Ends:
                 status, body = await get(self._session, f"{self._world.chain_url}/transactions/{payload}")
             if status == 200 and body["status"] in OVER:
                 self._known.add(payload)
-                self._history.add(_ended(body))
+                self._history.add(self._ended(body))
 
         await asyncio.gather(*(ask(payload) for payload in payloads - self._known))
 
     def untold(self) -> bool:
         """Whether somebody listens to what has ended and was not told, on a connection that stands."""
-        heard = {(each.line, each.topic): each.number for each in self._history.of(Told)}
-        gone = {each.line for each in self._history.of(Gone)}
-        # Of a status there is no number: to have been told is enough.
-        ended = {f"tx-status/{name}": (each.at, 0) for each in self._history.of(Ended) for name in each.names}
-        ended |= {f"address/{each.sender}": (each.at, each.nonce + 1) for each in self._newest()}
-        for each in subscriptions(self._history):
-            at, number = ended.get(each.topic, (0, 0))
-            lives = each.topic.startswith("address/") or each.at > now_ms() - SUBSCRIBED_MS
-            if each.at < at and lives and each.line not in gone and heard.get((each.line, each.topic), -1) < number:
-                return True
-        return False
+        return any(subscriptions.untold(self._history, now_ms()))
 
-    def _newest(self) -> list[Ended]:
-        """Of each sender what it sent last."""
-        ended = sorted(self._history.of(Ended), key=lambda each: each.nonce)
-        return list({each.sender: each for each in ended}.values())
+    async def look_at_shards(self) -> None:
+        """Write down which blocks there are, as only the chain knows."""
+        while (found := await get(self._session, f"{self._world.chain_url}/health"))[0] != 200:
+            await asyncio.sleep(0.2)
+        for name, height in found[1]["blocks"].items():
+            self._history.add(Made(shard=str(METACHAIN) if name == "meta" else name, height=height))
+
+    def unread(self) -> bool:
+        """Whether the consumer of the hub lacks something of these."""
+        return any(stream.no_block_left_out(self._history))
 
     async def look_at_the_rest(self) -> None:
         """Of what anybody signed or was told of, the chain's word; of what it does not have, the service's."""
@@ -137,13 +144,13 @@ class Ends:
             words = (body.get("reason") or body.get("error") or "") if isinstance(body, dict) else ""
             self._history.add(Looked(payload=payload, state=state, words=words))
 
-
-def _ended(body: dict[str, Any]) -> Ended:
-    names = tuple(dict.fromkeys((body["txHash"], body["clientHash"])))
-    return Ended(
-        at=body["timestampMs"], payload=body["clientHash"], names=names, status=body["status"], sender=body["sender"],
-        nonce=body["nonce"], seen=now_ms(),
-    )  # fmt: skip
+    def _ended(self, body: dict[str, Any]) -> Ended:
+        names = tuple(dict.fromkeys((body["txHash"], body["clientHash"])))
+        at = self._genesis_ms + ROUND_MS * body["round"] if "round" in body else body["timestampMs"]
+        return Ended(
+            at=at, payload=body["clientHash"], names=names, status=body["status"], sender=body["sender"],
+            nonce=body["nonce"], seen=now_ms(),
+        )  # fmt: skip
 
 
 async def drain(world: World, history: History, patience: float) -> None:
@@ -159,8 +166,10 @@ async def drain(world: World, history: History, patience: float) -> None:
                 while wanted:
                     message = await anext(messages)
                     await message.ack()
-                    history.add(Published(id=message.message_id or ""))
-                    wanted.discard(message.message_id or "")
+                    id_ = message.message_id or ""
+                    height, _ = _saved(id_, message.body)
+                    history.add(Published(id=id_, height=height))
+                    wanted.discard(id_)
 
 
 def file_of(folder: Path) -> Path:

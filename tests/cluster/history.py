@@ -13,6 +13,11 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+ROUND_MS = 600
+"""Of the chain."""
+FINAL_MS = ROUND_MS
+"""After the time that a transaction's block bears: what it did is told by the next block, which is final at once here,
+and nobody outside hears of it before. The chain's clock may be late, never early."""
 Said = Literal["accepted", "refused", "lost"]
 Seen = Literal["reply", "network", "journal", "claim"]
 
@@ -31,6 +36,8 @@ class Asked(Record, frozen=True):
     sender: str
     nonce: int
     payload: str
+    line: int = 0
+    """On which connection, if it is one that pushes come on."""
 
 
 class Answered(Record, frozen=True):
@@ -55,7 +62,8 @@ class Signed(Record, frozen=True):
 class Ended(Record, frozen=True):
     """What the chain itself says of a transaction in the end.
 
-    `at` is the time that its block bears, which nobody can have heard of earlier: the chain's clock may be late.
+    `at` is the time that the block bears which took it (the API's own time stamp is that of its submission): nobody can
+    have heard of it earlier, as the chain's clock may be late.
     """
 
     payload: str
@@ -99,10 +107,11 @@ class Gone(Record, frozen=True):
 
 
 class Read(Record, frozen=True):
-    """A consumer of the hub was given an event; `height` is that of a saved block."""
+    """A consumer of the hub was given an event; of a saved block its height, and the time that it bears."""
 
     id: str
     height: int | None = None
+    made: int = 0
 
 
 class Missed(Record, frozen=True):
@@ -112,9 +121,10 @@ class Missed(Record, frozen=True):
 
 
 class Published(Record, frozen=True):
-    """An event came out of the broker."""
+    """An event came out of the broker; `height` is that of a saved block."""
 
     id: str
+    height: int | None = None
 
 
 class Struck(Record, frozen=True):
@@ -125,7 +135,21 @@ class Struck(Record, frozen=True):
     seconds: float
 
 
-Any_ = Asked | Answered | Signed | Ended | Looked | Listening | Told | Gone | Read | Missed | Published | Struck
+class Made(Record, frozen=True):
+    """What the chain itself says of a shard in the end: its newest block. The first one has height 1."""
+
+    shard: str
+    height: int
+
+
+class Settled(Record, frozen=True):
+    """Nothing is broken any more, and whoever is owed anything has had it, or had all the time that the run gives."""
+
+
+Any_ = (
+    Asked | Answered | Signed | Ended | Looked | Listening | Told | Gone | Read | Missed | Published | Struck | Made
+    | Settled
+)  # fmt: skip
 R = TypeVar("R", bound=Record)
 
 

@@ -23,11 +23,12 @@ import aiohttp
 import pytest
 
 from cluster import evidence, faults
-from cluster.checker import Limits, check
+from cluster.checker import Limits, check, judged
 from cluster.clients import Broadcaster, Client, Front, Reader, Rival, Sender, Signing, Watcher
 from cluster.evidence import Ends
-from cluster.history import History
+from cluster.history import History, Settled, Told
 from cluster.striking import Striker
+from cluster.subscriptions import ACCOUNT
 from cluster.wallets import NETWORK, PAYING, SIGNING, transfer, wallet
 from cluster.world import RELAYING, World, running
 from millrace.chain.address import encode
@@ -42,7 +43,9 @@ LOOK_SECONDS = 0.05
 FEE = initially_paid_fee(transfer(wallet(0, 0), 0, choice=1), NETWORK.gas)
 PER_MINUTE = 40 if SECONDS < 60 else 150
 """Fees: half of what clients ask a key for, in the short form and in a minute, so that the budget is used up."""
-LIMITS = Limits(at_risk=16 * FEE, per_minute=PER_MINUTE * FEE)
+LEAST = 5
+"""Of each kind of thing so many are to be judged in the short form: what happens once faults are over is enough."""
+LIMITS = Limits(at_risk=16 * FEE, per_minute=PER_MINUTE * FEE, least=LEAST)
 POLICY = f"""
 [budget]
 at_risk = {LIMITS.at_risk}
@@ -92,6 +95,8 @@ class Run:
                 self._ends("first answers")
                 await self.striker.run(self.plan)
                 self._ends("faults")
+                await self._go_on()
+                self._ends("calm")
                 self.front.done = True
                 await self._settle()
                 self.front.over = True
@@ -121,17 +126,39 @@ class Run:
             print(*await self.world.state(), sep="\n")
             raise AssertionError(f"{words} within {PATIENCE:.0f} s, seed {SEED}: {self.front.counts}") from None
 
+    async def _go_on(self) -> None:
+        """Whatever was cut off last, there is something to judge: what is accepted now, who listens is to hear of."""
+        front, records, begin = self.front, self.history.records, len(self.history.records)
+        enough = front.acknowledged() + 2 * len(self.clients)
+
+        def heard() -> set[tuple[int, str]]:
+            told = [record for record in records[begin:] if isinstance(record, Told)]
+            return {(each.line, each.topic) for each in told if each.topic.startswith(ACCOUNT)}
+
+        await self._until(
+            lambda: front.acknowledged() >= enough and len(heard()) > LEAST, "nothing is accepted any more, and told"
+        )
+
     async def _settle(self) -> None:
         """Nothing is broken any more: what was accepted ends, and is told."""
         await self._until(lambda: not self.front.open, "not everything is answered")
         ends = self.ends = Ends(self.world, self.history, self.front.session)
+        await ends.begin()
         end = asyncio.get_running_loop().time() + PATIENCE
         while (waiting := ends.wanted()) and asyncio.get_running_loop().time() < end:
             await ends.look(waiting)
             await asyncio.sleep(0.2)
         if waiting:
             print(*await self.world.state(), sep="\n")
-        while ends.untold() and asyncio.get_running_loop().time() < end:
+        await ends.look_at_shards()
+        await self._wait_while(ends.unread)
+        await self._wait_while(ends.untold)
+        self.history.add(Settled())
+
+    async def _wait_while(self, condition: Callable[[], bool]) -> None:
+        """Not for ever: the checker says what is wrong if it stays so. To look through a long history takes long."""
+        end = asyncio.get_running_loop().time() + PATIENCE
+        while await asyncio.to_thread(condition) and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(0.2)
 
     async def _collect(self) -> None:
@@ -153,7 +180,7 @@ class Run:
             f"starts {starts}; "
             f"nobody served at fail-overs (of which the promotion) {pauses} s; "
             f"event loop held up for {self.held_up:.2f} s at most; "
-            f"answers {dict(self.front.counts)}; history {dict(kinds)}"
+            f"answers {dict(self.front.counts)}; history {dict(kinds)}; judged {judged(self.history)}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from cluster.databases import Databases
-from cluster.history import History
+from cluster.history import ROUND_MS, History
 from cluster.lines import Line
 from cluster.services import Service
 from cluster.tap import Tap
@@ -33,7 +33,6 @@ SIGNER_SECONDS = LEASE / LEAST_TIMES
 SEATS = 2
 RELAYING, EDGES, NOTIFIERS = range(3), range(2), range(2)
 EXCHANGE = "millrace"
-ROUND_MS = 600
 LOOPBACK = ["127.0.0.0/8"]
 UNLIMITED = {
     "submit_rate": 100_000, "submit_burst": 100_000, "max_topics": 100_000, "max_control_messages": 100_000,
