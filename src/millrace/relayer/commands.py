@@ -121,17 +121,17 @@ def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
 def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Have the data directory live in a new folder; the relayer must be stopped, and the old folder starts no more."""
     from millrace.relayer.journal import backup as copies
-    from millrace.relayer.journal import holding, leases, set_backs
+    from millrace.relayer.journal import holding, leases, moving
     from millrace.relayer.signing import keystore
 
     settings = _settings(config, pairs)
     folder = Path(settings.data_dir)
-    with _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError):
+    with (
+        _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError),
+        holding.opened(settings) as store,
+    ):
         keys = keystore.public_keys(settings.key_files, settings.key_env)
-        with holding.opened(settings) as store:
-            moved = copies.move(folder, destination)
-            # Else a copy of before could start as long as the new one has not.
-            set_backs.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
+        moved = moving.move(folder, destination, keys, store)
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
     _say_left_out((moved.note,) if moved.note else ())
 
@@ -178,7 +178,7 @@ def recover(
         for line in _told(plan, len(keys)):
             say(line)
         if yes:
-            recovery.make(folder, keys, store, plan, place=holding.place_of(folder), mark_path=settings.mark_path)
+            recovery.make(folder, keys, store, plan, place=leases.place_of(folder), mark_path=settings.mark_path)
     say(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
 
 

@@ -1,4 +1,4 @@
-"""Copies of a data directory: a backup beside the running relayer, a restore, and a move, after which one signs.
+"""Copies of a data directory: a backup beside the running relayer, and its restore. A move is one, too (`moving`).
 
 A copy is whole when its manifest is there, which is written last and names every file with its checksum. Of databases
 SQLite's own backup takes a snapshot while others write; all other files are copied as they are. What nothing hangs on
@@ -14,12 +14,11 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import identity, memory, replaceable
+from millrace.relayer.journal import identity, replaceable
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
@@ -63,8 +62,7 @@ class Manifest(msgspec.Struct, frozen=True):
 def backup(data_dir: Path, destination: Path) -> Manifest:
     """Copy a folder, also a running relayer's, to one that is new or empty. Raises `BackupError`."""
     with _told():
-        ours = _ready(data_dir)
-        return _copy(data_dir, destination, ours)
+        return copy(data_dir, destination, ready(data_dir))
 
 
 def restore(source: Path, data_dir: Path) -> Manifest:
@@ -85,44 +83,6 @@ def restore(source: Path, data_dir: Path) -> Manifest:
         return manifest
 
 
-def move(data_dir: Path, destination: Path) -> Identity:
-    """Have the folder live elsewhere: the old one starts no more, the new one has a higher epoch. Raises `BackupError`.
-
-    No relayer may run on it. Killed at any moment neither of both can be started twice: the new one gets its identity
-    last, and the same command finishes what was begun once the old one says that it was moved. Its note says what
-    was damaged and left behind.
-    """
-    with _told(), _alone(data_dir):
-        ours = identity.read(data_dir)
-        if ours.state != "moved":
-            ours = _ready(data_dir)
-            _copy(data_dir, destination, ours)
-            identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
-        elif ours.note != str(destination.resolve()):
-            raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
-        return _arrived(destination, ours)
-
-
-def _arrived(destination: Path, ours: Identity) -> Identity:
-    """Give the new folder its identity, unless it has it already: then the same command was killed right after that."""
-    if (destination / identity.FILE).exists():
-        there = identity.read(destination)
-        if there.id != ours.id or there.epoch <= ours.epoch:
-            raise BackupError(f"{destination} is another folder's by now ({there.id}, epoch {there.epoch})")
-    else:
-        manifest = verified(destination)
-        journal = destination / identity.JOURNAL
-        is_begun = memory.is_begun(journal)
-        there = identity.raised(
-            replace(ours, epoch=manifest.epoch),
-            state="ready" if is_begun else "new",
-            note="; ".join(manifest.left_out),
-        )
-        identity.write(destination, there)
-    (destination / MANIFEST).unlink(missing_ok=True)
-    return there
-
-
 def verified(copy: Path) -> Manifest:
     """The manifest of a copy whose files are as they were made. Raises `BackupError`."""
     try:
@@ -137,7 +97,7 @@ def verified(copy: Path) -> Manifest:
 
 @contextlib.contextmanager
 def stopped(data_dir: Path) -> Iterator[None]:
-    """Have a folder alone, as a relayer that runs on it would. Raises `BackupError`."""
+    """Have a folder alone, as a relayer that runs on it would; errors meanwhile are told as `BackupError`."""
     with _told(), _alone(data_dir):
         yield
 
@@ -145,7 +105,8 @@ def stopped(data_dir: Path) -> Iterator[None]:
 # ---- copying
 
 
-def _copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
+def copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
+    """Copy this folder, also a running relayer's, to one that is new or empty; its manifest is written last."""
     _require_empty(destination)
     if destination.resolve().is_relative_to(data_dir.resolve()):
         raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
@@ -235,7 +196,8 @@ def _sha256(path: Path) -> str:
 # ---- what must hold
 
 
-def _ready(data_dir: Path) -> Identity:
+def ready(data_dir: Path) -> Identity:
+    """The identity of a folder that may start. Raises `IdentityError`."""
     ours = identity.read(data_dir)
     identity.check_may_start(data_dir, ours)
     return ours
@@ -279,4 +241,6 @@ def _told() -> Iterator[None]:
     except IdentityError as error:
         raise BackupError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
+        if isinstance(error, OSError) and error.errno is None:  # of a server, in its own words
+            raise
         raise BackupError(told(error)) from error

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
-from millrace.relayer.journal.leases import FileLeases, LeaseError, LeaseStore, default_folder
+from millrace.relayer.journal.leases import FileLeases, LeaseError, LeaseStore, default_folder, place_of
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
@@ -46,11 +45,6 @@ def opened(settings: RelayerSettings) -> Iterator[LeaseStore]:
         yield store
     finally:
         store.close()
-
-
-def place_of(data_dir: Path) -> str:
-    """Where a folder is, for people."""
-    return f"{socket.gethostname()}:{data_dir.resolve()} (process {os.getpid()})"
 
 
 def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> Sharing:

@@ -26,7 +26,7 @@ from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.claim_errors import ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.claim_rows import Shared
 from millrace.relayer.journal.mark import Mark
-from millrace.relayer.journal.reading import POLICY
+from millrace.relayer.journal.reading import POLICY, RESERVATIONS
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import MAX_NONCE, Cosigned, Record
 from millrace.relayer.journal.versions import bring_up_to_date
@@ -432,8 +432,8 @@ class Journal:
         return [Shared(rows.record(row[:-1]), row[-1]) for row in found]
 
     def reservations(self) -> int:
-        """How many reservations there are: a row is written with each, in its commit, and none is ever taken back."""
-        return int(self.read("SELECT coalesce(max(id), 0) FROM audit")[0][0])
+        """How many reservations there are."""
+        return int(self.read(RESERVATIONS)[0][0])
 
     def last_line_ms(self) -> int:
         """The time of the newest line of the audit log, 0 without any."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import socket
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -100,6 +101,11 @@ def check(key: bytes, remembered: Held | None, mine: Held) -> None:
 def when(time_ms: int) -> str:
     """A time for people, UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000)) + " UTC"
+
+
+def place_of(data_dir: Path) -> str:
+    """Where a folder is, for people."""
+    return f"{socket.gethostname()}:{data_dir.resolve()} (process {os.getpid()})"
 
 
 def default_folder(environment: Mapping[str, str]) -> Path:

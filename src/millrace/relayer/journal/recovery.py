@@ -136,7 +136,8 @@ def make(
     again: until its identity is written, last, the folder does not start.
     """
     ours = _identity(data_dir)
-    mine = set_backs.take(store, keys, Held(ours.id, plan.epoch, 0, place), force=True)
+    mine = set_backs.following(Held(ours.id, plan.epoch, 0, place), store.remembered(keys).values())
+    store.take(keys, mine, force=True)
     try:
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
