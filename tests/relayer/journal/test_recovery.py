@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 import time
 from collections.abc import AsyncIterator
@@ -13,8 +14,9 @@ import pytest
 from relayer_support import with_identity
 
 from millrace.relayer.journal import audit, identity, recovery
+from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.leases import Held, LeaseStore
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseStore
 from millrace.relayer.journal.recovery import Recovery, SafeStart
 from millrace.relayer.journal.writer import Write
 from millrace.relayer.rules.policy import Budget
@@ -144,3 +146,33 @@ async def test_row_44_a_safe_start_counts_what_was_spent_by_a_clock_that_was_set
     (spent,) = SafeStart(journal, plan).charges([sender(1)], Budget(per_minute=1, per_hour=10**6, per_day=10**6))
     assert spent.fee == minutes
     assert spent.time_ms == min(plan.held_ms, plan.made_ms + recovery.DAY_MS)
+
+
+@pytest.mark.parametrize("step", ["write_sealed", "_accept", "identity"])
+def test_a_safe_start_that_fails_leaves_the_last_holder_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whatever of it the disk refuses, who held the keys is their holder still; done again it comes through."""
+    identity.make(tmp_path / "used")
+    identity.make(tmp_path / "safe")
+    last = Held(identity.read(tmp_path / "used").id, 1, 7, "used")
+    store = FileLeases(tmp_path / "leases")
+    store.take([sender(1)], last)
+    store.give_back([sender(1)], last)
+
+    def work() -> None:
+        plan = recovery.prepare(tmp_path / "safe", [sender(1)], store, wait_seconds=0, ahead=0, charges=True)
+        recovery.make(tmp_path / "safe", [sender(1)], store, plan, place="safe", mark_path="")
+
+    def full(*_: object) -> None:
+        raise IdentityError("no room") if step == "identity" else OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(*((identity, "write") if step == "identity" else (recovery, step)), full)
+        with pytest.raises((OSError, IdentityError), match="no room"):
+            work()
+    store.take([sender(1)], last)
+    store.give_back([sender(1)], last)
+    work()
+    with pytest.raises(LeaseError, match="another folder"):
+        store.take([sender(1)], last)

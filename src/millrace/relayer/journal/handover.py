@@ -19,6 +19,7 @@ class Handover:
     def __init__(self, store: LeaseStore) -> None:
         self._store = store
         self._held: dict[bytes, Held] = {}
+        self._before: dict[bytes, Held] = {}
 
     def __enter__(self) -> Handover:
         return self
@@ -36,7 +37,12 @@ class Handover:
         if self._held:
             mine = following(mine, self._held.values())
             self._store.renew(mine)
+            self._before = self._held
             self._held = dict.fromkeys(self._held, mine)
+
+    def back(self) -> None:
+        """It came to nothing: what was remembered before `to` is so again once they are given back."""
+        self._held = self._before
 
     def __exit__(self, _: object, error: BaseException | None, __: TracebackType | None) -> None:
         # What went wrong before is what is told; a lease that is not given back ends with the process or its time.

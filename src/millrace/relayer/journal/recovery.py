@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from millrace.relayer.journal import claims, identity, memory, set_backs
+from millrace.relayer.journal import claims, identity, memory
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
+from millrace.relayer.journal.handover import Handover
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
@@ -132,20 +133,31 @@ def make(
 ) -> Identity:
     """Make the folder one that starts safely, and the holder of the keys. No relayer may run on it.
 
-    Raises `LeaseError` when one of the keys is in use, `RecoveryError`, or `OSError`. Killed meanwhile it can be done
-    again: until its identity is written, last, the folder does not start.
+    Raises `LeaseError` when one of the keys is in use, `RecoveryError`, or `OSError`. What fails before the folder can
+    start leaves their last holder what it was. Killed meanwhile it can be done again: the identity is written last.
     """
-    ours = _identity(data_dir)
-    mine = set_backs.following(Held(ours.id, plan.epoch, 0, place), store.remembered(keys).values())
-    store.take(keys, mine, force=True)
-    try:
+    ours, remembered = _identity(data_dir), store.remembered(keys)
+    with Handover(store) as hands:
+        for key in keys:
+            hands.take([key], remembered.get(key, Held(ours.id, 0, 0, place)))
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
         made = Identity(ours.id, plan.epoch, "ready" if is_begun else "new", recovered=plan.epoch)
-        identity.write(data_dir, made)
-    finally:
-        store.give_back(keys, mine)
+        hands.to(Held(ours.id, plan.epoch, 0, place))
+        try:
+            identity.write(data_dir, made)
+        except IdentityError:
+            if not _is(data_dir, made):
+                hands.back()
+            raise
     return made
+
+
+def _is(data_dir: Path, made: Identity) -> bool:
+    """Whether the folder has this identity: it may be there though its disk failed after that."""
+    with contextlib.suppress(IdentityError):
+        return identity.read(data_dir) == made
+    return False
 
 
 def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:
