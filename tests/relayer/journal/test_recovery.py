@@ -17,7 +17,7 @@ from millrace.relayer.journal import audit, identity, recovery
 from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseStore
-from millrace.relayer.journal.recovery import Recovery, SafeStart
+from millrace.relayer.journal.recovery import Recovery, RecoveryError, SafeStart
 from millrace.relayer.journal.writer import Write
 from millrace.relayer.rules.policy import Budget
 
@@ -176,3 +176,11 @@ def test_a_safe_start_that_fails_leaves_the_last_holder_what_it_was(
     work()
     with pytest.raises(LeaseError, match="another folder"):
         store.take([sender(1)], last)
+
+
+def test_a_safe_start_without_keys_is_refused(tmp_path: Path) -> None:
+    """It would wait for nobody: whoever has the keys could go on signing until the folder is started."""
+    identity.make(tmp_path / "data")
+    store = FileLeases(tmp_path / "leases")
+    with pytest.raises(RecoveryError, match="key_files"):
+        recovery.prepare(tmp_path / "data", [], store, wait_seconds=0, ahead=0, charges=True)

@@ -111,6 +111,11 @@ def prepare(
     data_dir: Path, keys: Collection[bytes], store: LeaseStore, *, wait_seconds: float, ahead: int, charges: bool
 ) -> Recovery:
     """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
+    if not keys:  # nobody would be asked whether they are in use, and the wait be over before they are free
+        raise RecoveryError(
+            "a safe start is one of keys, and none is named: set `key_files` (or `key_env`) as for the relayer. One "
+            "without keys needs none: it begins with a new folder (`millrace relayer init`)"
+        )
     remembered = store.remembered(keys).values()
     ours, now = _identity(data_dir), time.time_ns() // 1_000_000
     known_ms, set_back_ms = _known(data_dir, ours, now)
