@@ -88,8 +88,9 @@ def backup(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     from millrace.relayer.journal import backup as copies
     from millrace.relayer.journal.leases import when
 
+    settings = _settings(config, pairs)
     with _shown(copies.BackupError):
-        manifest = copies.backup(Path(_settings(config, pairs).data_dir), destination)
+        manifest = copies.backup(Path(settings.data_dir), destination, settings.mark_path)
     say(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
     say(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
     _say_left_out(manifest.left_out)
@@ -131,7 +132,7 @@ def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None
         holding.opened(settings) as store,
     ):
         keys = keystore.public_keys(settings.key_files, settings.key_env)
-        moved = moving.move(folder, destination, keys, store)
+        moved = moving.move(folder, destination, keys, store, settings.mark_path)
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
     _say_left_out((moved.note,) if moved.note else ())
 
@@ -209,8 +210,11 @@ def export_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
 
     settings = _settings(config, pairs)
     with _shown(claims.ClaimsError):
-        count = claims.export(Path(settings.data_dir), file, settings.network().chain_id)
+        count = claims.export(Path(settings.data_dir), file, settings.network().chain_id, settings.mark_path)
+        gaps = claims.gaps(Path(settings.data_dir))
     say(f"claims of {count} senders are in {file}")
+    for gap in gaps:
+        say(gap)
 
 
 @click.command("import-claims")

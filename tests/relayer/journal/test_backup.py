@@ -240,7 +240,7 @@ def test_an_older_copy_is_not_moved(folder: Path, tmp_path: Path) -> None:
 
 def test_who_was_superseded_by_another_safe_start_is_not_moved(folder: Path, tmp_path: Path) -> None:
     """However much it signed before that: its epoch is not raised beside the one that the leases know."""
-    identity.write(folder, Identity(identity.read(folder).id, 3))
+    identity.write(folder, replace(identity.read(folder), epoch=3))
     _signed(folder, 5)
     with closing(FileLeases(tmp_path / "leases")) as store:
         store.take([KEY], _held(folder, 1, epoch=4))

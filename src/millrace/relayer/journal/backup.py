@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from millrace.relayer.journal import identity, replaceable
+from millrace.relayer.journal import identity, memory, replaceable
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.alone import LOCK, FolderLock
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
@@ -59,10 +59,10 @@ class Manifest(msgspec.Struct, frozen=True):
     """Files that are damaged, and why; none that anything hangs on."""
 
 
-def backup(data_dir: Path, destination: Path) -> Manifest:
+def backup(data_dir: Path, destination: Path, mark_path: str = "") -> Manifest:
     """Copy a folder, also a running relayer's, to one that is new or empty. Raises `BackupError`."""
     with _told():
-        return copy(data_dir, destination, ready(data_dir))
+        return copy(data_dir, destination, ready(data_dir, mark_path))
 
 
 def restore(source: Path, data_dir: Path) -> Manifest:
@@ -196,10 +196,12 @@ def _sha256(path: Path) -> str:
 # ---- what must hold
 
 
-def ready(data_dir: Path) -> Identity:
-    """The identity of a folder that may start. Raises `IdentityError`."""
+def ready(data_dir: Path, mark_path: str) -> Identity:
+    """The identity of a folder that may start, and has all that was acknowledged. Raises `IdentityError` or
+    `MemoryLost`."""
     ours = identity.read(data_dir)
     identity.check_may_start(data_dir, ours)
+    memory.require_end(data_dir, ours, mark_path)
     return ours
 
 
@@ -238,7 +240,7 @@ def _told() -> Iterator[None]:
     """Errors of disk, database and identity in words of ours."""
     try:
         yield
-    except IdentityError as error:
+    except (IdentityError, memory.MemoryLost) as error:
         raise BackupError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
         if isinstance(error, OSError) and error.errno is None:  # of a server, in its own words

@@ -19,7 +19,9 @@ from millrace.relayer.journal.leases import Held, LeaseError, LeaseStore, place_
 from millrace.relayer.journal.reading import reservations
 
 
-def move(data_dir: Path, destination: Path, keys: Collection[bytes], store: LeaseStore) -> Identity:
+def move(
+    data_dir: Path, destination: Path, keys: Collection[bytes], store: LeaseStore, mark_path: str = ""
+) -> Identity:
     """Have the folder live elsewhere: the old one starts no more, the new one has a higher epoch and the keys.
 
     No relayer may run on it. Killed at any moment neither of both can be started twice: the new one gets its identity
@@ -30,7 +32,7 @@ def move(data_dir: Path, destination: Path, keys: Collection[bytes], store: Leas
     with backup.stopped(data_dir), Handover(store) as hands:
         ours = identity.read(data_dir)
         if ours.state != "moved":
-            _set_out(data_dir, destination, keys, hands)
+            _set_out(data_dir, destination, keys, hands, mark_path)
         elif ours.note != str(destination.resolve()):
             raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
         elif (destination / identity.FILE).exists():
@@ -40,9 +42,9 @@ def move(data_dir: Path, destination: Path, keys: Collection[bytes], store: Leas
         return _arrive(destination, ours, hands)
 
 
-def _set_out(data_dir: Path, destination: Path, keys: Collection[bytes], hands: Handover) -> None:
+def _set_out(data_dir: Path, destination: Path, keys: Collection[bytes], hands: Handover, mark_path: str) -> None:
     """Copy the folder while its keys are held, and have it say where it lives now."""
-    ours = backup.ready(data_dir)
+    ours = backup.ready(data_dir, mark_path)
     mine = _holder(data_dir, ours)
     if mine.position and not keys:
         raise LeaseError(

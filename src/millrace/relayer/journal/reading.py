@@ -9,6 +9,8 @@ from typing import Any
 
 POLICY = "policy"
 """Entry of a journal's table `meta`: the checksum of the last good policy."""
+SHARED = "shared"
+"""The same: the id of those with whom claims are shared."""
 
 RESERVATIONS = "SELECT coalesce(max(id), 0) FROM audit"
 """How many there are: a row is written with each, in its commit, and none is ever taken back."""
