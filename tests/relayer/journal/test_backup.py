@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
@@ -199,6 +200,53 @@ def test_a_move_that_is_killed_never_leaves_two(
     elif not starts:
         move(folder, new)
     assert not _may_start(folder) and _may_start(new) and _rows(new) == [1]
+
+
+@pytest.mark.parametrize("command", ["backup", "restore", "move"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_fails_leaves_the_destination_as_it_was(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, is_there: bool
+) -> None:
+    """Whichever write the disk refuses, the same command comes through once there is room."""
+    copies.backup(folder, tmp_path / "copy")
+    new, writes = tmp_path / "new", [0]
+    if is_there:
+        new.mkdir()
+
+    def work() -> None:
+        {"backup": copies.backup, "restore": lambda _, to: copies.restore(tmp_path / "copy", to), "move": move}[
+            command
+        ](folder, new)
+
+    def refusing(function):  # type: ignore[no-untyped-def]
+        def wrapped(*args, **options):  # type: ignore[no-untyped-def]
+            writes[0] -= 1
+            if writes[0] < 0:
+                raise OSError(errno.ENOSPC, "no room")
+            return function(*args, **options)
+
+        return wrapped
+
+    for count in range(20):
+        writes[0] = count
+        with monkeypatch.context() as patch:
+            for module, name in (
+                (copies, "_snapshot"), (copies, "_copy_file"), (copies, "write_sealed"), (identity, "write_sealed"),
+                (files, "sync"),
+            ):  # fmt: skip
+                patch.setattr(module, name, refusing(getattr(module, name)))
+            try:
+                work()
+                break
+            except BackupError as error:
+                assert "no room" in str(error)
+        if identity.read(folder).state == "moved":
+            work()  # what is left of it goes on
+            break
+        assert list(new.iterdir()) == [] if is_there else not new.exists()
+    else:
+        pytest.fail("it never came through")
+    assert (new / "journal.sqlite").exists()
 
 
 def _may_start(folder: Path) -> bool:

@@ -13,7 +13,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -62,7 +62,9 @@ class Manifest(msgspec.Struct, frozen=True):
 def backup(data_dir: Path, destination: Path, mark_path: str = "") -> Manifest:
     """Copy a folder, also a running relayer's, to one that is new or empty. Raises `BackupError`."""
     with _told():
-        return copy(data_dir, destination, ready(data_dir, mark_path))
+        ours = ready(data_dir, mark_path)
+        with filling(destination, data_dir):
+            return copy(data_dir, destination, ours)
 
 
 def restore(source: Path, data_dir: Path) -> Manifest:
@@ -73,13 +75,14 @@ def restore(source: Path, data_dir: Path) -> Manifest:
     """
     with _told():
         manifest = verified(source)
-        _require_empty(data_dir)
-        for item in manifest.files:
-            _copy_file(source / item.name, data_dir / item.name)
-        _require_same(data_dir, manifest.files)
-        files.sync(data_dir)
         note = f"from a backup of {when(manifest.made_ms)}"
-        identity.write(data_dir, identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note))
+        with filling(data_dir, source):
+            for item in manifest.files:
+                _copy_file(source / item.name, data_dir / item.name)
+            _require_same(data_dir, manifest.files)
+            files.sync(data_dir)
+            made = identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note)
+            identity.write(data_dir, made)
         return manifest
 
 
@@ -106,10 +109,7 @@ def stopped(data_dir: Path) -> Iterator[None]:
 
 
 def copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
-    """Copy this folder, also a running relayer's, to one that is new or empty; its manifest is written last."""
-    _require_empty(destination)
-    if destination.resolve().is_relative_to(data_dir.resolve()):
-        raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
+    """Copy this folder, also a running relayer's, to one that is empty; its manifest is written last."""
     made_ms = time.time_ns() // 1_000_000
     copied, left_out = [], []
     for name in _names(data_dir):
@@ -205,10 +205,34 @@ def ready(data_dir: Path, mark_path: str) -> Identity:
     return ours
 
 
-def _require_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+@contextlib.contextmanager
+def filling(folder: Path, source: Path, is_done: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Fill a folder that is new or empty, and not within its source. What fails leaves it so, unless it is done all the
+    same: once the disk has room the same command comes through."""
+    is_there = folder.exists()
+    if is_there and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not empty: name a folder that is new or empty")
+    if folder.resolve().is_relative_to(source.resolve()):
+        raise BackupError(f"{folder} lies in {source}: choose a folder elsewhere")
     _make_folder(folder)
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, FileExistsError) and not is_done():  # else somebody else fills it
+            _empty(folder, is_there=is_there)
+        raise
+
+
+def _empty(folder: Path, *, is_there: bool) -> None:
+    """As it was."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if not is_there:
+            folder.rmdir()
 
 
 def _require_same(folder: Path, files: tuple[CopiedFile, ...]) -> None:

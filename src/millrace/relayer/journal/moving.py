@@ -52,9 +52,10 @@ def _set_out(data_dir: Path, destination: Path, keys: Collection[bytes], hands: 
             "Set `key_files` (or `key_env`) as for its relayer"
         )
     hands.take(keys, mine)
-    backup.copy(data_dir, destination, ours)
-    hands.to(mine)  # a copy may take longer than a lease, and then another may have them
-    identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
+    with backup.filling(destination, data_dir, lambda: identity.read(data_dir).state == "moved"):
+        backup.copy(data_dir, destination, ours)
+        hands.to(mine)  # a copy may take longer than a lease, and then another may have them
+        identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
 
 
 def _go_on(destination: Path, ours: Identity, keys: Collection[bytes], store: LeaseStore, hands: Handover) -> None:
