@@ -107,13 +107,18 @@ def _say_left_out(items: Sequence[str]) -> None:
 def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Put a backup into the data directory, which must be new or empty; a safe start has to follow."""
     from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal import identity
     from millrace.relayer.journal.leases import when
 
     folder = Path(_settings(config, pairs).data_dir)
-    with _shown(copies.BackupError):
+    with _shown(copies.BackupError, identity.IdentityError):
         manifest = copies.restore(source, folder)
+        shared = identity.shares(folder)
     say(f"{folder} is as the folder {manifest.id} was at {when(manifest.made_ms)}.")
-    say("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
+    if shared:
+        say(f"It does not start: {identity.SHARES}.")
+    else:
+        say("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
 
 
 @click.command()
