@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 from relayer_support import with_identity
 
@@ -184,3 +185,25 @@ def test_a_safe_start_without_keys_is_refused(tmp_path: Path) -> None:
     store = FileLeases(tmp_path / "leases")
     with pytest.raises(RecoveryError, match="key_files"):
         recovery.prepare(tmp_path / "data", [], store, wait_seconds=0, ahead=0, charges=True)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "wait", "expected"),
+    [
+        pytest.param(120, 10, 130, id="two hours behind when it is made"),
+        pytest.param(60 * 24 * 365, 10, 24 * 60 + 10, id="years ahead when they were used"),
+        pytest.param(-5, 10, 10, id="a clock that was never set"),
+        pytest.param(120, 0, 0, id="no wait is asked for"),
+    ],
+)
+@pytest.mark.parametrize("of", ["held_ms", "used_ms", "set_back_at_ms"])
+def test_row_44_a_wait_is_counted_from_when_keys_were_used_last(
+    tmp_path: Path, of: str, ahead: int, wait: int, expected: int
+) -> None:
+    """By a clock that is behind that it would be over as soon as the clock is put right."""
+    identity.make(tmp_path)
+    store = cast(LeaseStore, Remembering(-600_000))
+    seen = {of: time.time_ns() // 1_000_000 + ahead * 60_000}
+    store._held = msgspec.structs.replace(store._held, **seen)  # type: ignore[attr-defined]
+    plan = recovery.prepare(tmp_path, [sender(1)], store, wait_seconds=wait * 60, ahead=0, charges=False)
+    assert plan.until_ms - plan.made_ms == pytest.approx(expected * 60_000, abs=1000)

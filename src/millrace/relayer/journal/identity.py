@@ -118,7 +118,7 @@ def _said(data_dir: Path, name: str) -> str | None:
     try:
         return meta(path, name)
     except sqlite3.Error as error:
-        raise IdentityError(f"{path}: {error}; put a copy in its place: `millrace relayer restore`") from None
+        raise IdentityError(told(error, path, "Put a copy in its place: `millrace relayer restore`")) from None
 
 
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:

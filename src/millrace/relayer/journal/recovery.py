@@ -125,12 +125,19 @@ def prepare(
         made_ms=now,
         known_ms=known_ms,
         held_ms=max((max(held.used_ms, held.held_ms) for held in remembered), default=now),
-        until_ms=now + int(wait_seconds * 1000),
+        until_ms=now if not wait_seconds else _latest(remembered, now) + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
         set_back_ms=max(set_backs_since, default=set_back_ms),
         id=ours.id,
     )
+
+
+def _latest(remembered: Collection[Held], now_ms: int) -> int:
+    """What the clock had come to while the keys were in use, where it is behind that now: put right, it would end a
+    wait at once. At most a day on, as that clock may have been years ahead."""
+    seen = (max(held.used_ms, held.held_ms, held.set_back_at_ms) for held in remembered)
+    return max(now_ms, min(max(seen, default=0), now_ms + DAY_MS))
 
 
 def make(
