@@ -268,7 +268,7 @@ def _held(folder: Path, position: int, epoch: int = 1) -> Held:
     return Held(identity.read(folder).id, epoch, position, str(folder))
 
 
-def test_an_older_copy_is_not_moved(folder: Path, tmp_path: Path) -> None:
+def test_row_10_an_older_copy_is_not_moved(folder: Path, tmp_path: Path) -> None:
     """Who could not start with its keys is not moved either, and leaves nothing that starts."""
     _signed(folder, 1)
     shutil.copytree(folder, tmp_path / "old")
@@ -286,7 +286,7 @@ def test_an_older_copy_is_not_moved(folder: Path, tmp_path: Path) -> None:
     assert FileLeases(tmp_path / "leases").remembered([KEY])[KEY].position == 4
 
 
-def test_who_was_superseded_by_another_safe_start_is_not_moved(folder: Path, tmp_path: Path) -> None:
+def test_row_10_who_was_superseded_by_another_safe_start_is_not_moved(folder: Path, tmp_path: Path) -> None:
     """However much it signed before that: its epoch is not raised beside the one that the leases know."""
     identity.write(folder, replace(identity.read(folder), epoch=3))
     _signed(folder, 5)
@@ -297,7 +297,7 @@ def test_who_was_superseded_by_another_safe_start_is_not_moved(folder: Path, tmp
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_has_signed_is_not_moved_without_its_keys(folder: Path, tmp_path: Path) -> None:
+def test_row_10_a_folder_that_has_signed_is_not_moved_without_its_keys(folder: Path, tmp_path: Path) -> None:
     """Nobody could be asked whether it is the newest copy; one that never signed needs none."""
     with closing(FileLeases(tmp_path / "leases")) as store:
         moving.move(folder, tmp_path / "new", [], store)
@@ -307,7 +307,9 @@ def test_a_folder_that_has_signed_is_not_moved_without_its_keys(folder: Path, tm
     assert not (tmp_path / "further").exists()
 
 
-def test_a_move_that_was_killed_is_not_finished_over_a_copy_that_signed_since(folder: Path, tmp_path: Path) -> None:
+def test_row_10_a_move_that_was_killed_is_not_finished_over_a_copy_that_signed_since(
+    folder: Path, tmp_path: Path
+) -> None:
     """A copy of before the move that went on is the newest: what was copied for the move lacks what it signed."""
     _signed(folder, 1)
     with closing(FileLeases(tmp_path / "leases")) as store:

@@ -55,7 +55,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_what_a_start_would_refuse_is_refused_and_stays_as_it_is(
+async def test_row_53_what_a_start_would_refuse_is_refused_and_stays_as_it_is(
     tmp_path: Path, damage: str, command: str
 ) -> None:
     """No copy, no claims and no wish are made of it, and what was lost may be put back afterwards."""
@@ -68,13 +68,13 @@ async def test_what_a_start_would_refuse_is_refused_and_stays_as_it_is(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-async def test_what_a_kill_left_whole_is_taken(tmp_path: Path, command: str) -> None:
+async def test_row_53_what_a_kill_left_whole_is_taken(tmp_path: Path, command: str) -> None:
     """A log that is not in the database yet, and a mark one commit behind, are no damage."""
     COMMANDS[command]((await make(tmp_path)).now, tmp_path / "made")
 
 
 @pytest.mark.parametrize("state", ["restored", "moved"])
-async def test_claims_of_a_folder_that_others_have_gone_on_from_are_refused(tmp_path: Path, state: str) -> None:
+async def test_row_53_claims_of_a_folder_that_others_have_gone_on_from_are_refused(tmp_path: Path, state: str) -> None:
     """They would not have what was signed since."""
     folder = (await make(tmp_path)).now
     if state == "moved":

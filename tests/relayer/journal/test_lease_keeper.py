@@ -97,7 +97,7 @@ async def test_it_may_sign_for_two_thirds_of_the_time_it_asked_for() -> None:
         assert "no lease" in str(keeper.why_not([KEY]))
 
 
-async def test_where_leases_cannot_be_written_nothing_is_signed(
+async def test_row_10_where_leases_cannot_be_written_nothing_is_signed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk of the leases nobody remembers how far the journal has come: it goes no further, nor after some

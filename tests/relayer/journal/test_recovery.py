@@ -179,7 +179,7 @@ def test_a_safe_start_that_fails_leaves_the_last_holder_what_it_was(
         store.take([sender(1)], last)
 
 
-def test_a_safe_start_without_keys_is_refused(tmp_path: Path) -> None:
+def test_row_10_a_safe_start_without_keys_is_refused(tmp_path: Path) -> None:
     """It would wait for nobody: whoever has the keys could go on signing until the folder is started."""
     identity.make(tmp_path / "data")
     store = FileLeases(tmp_path / "leases")
