@@ -1,11 +1,11 @@
 """One holder, whatever happens: kills of any process, backups, moves and restores, and rivals with the same keys.
 
 Clients that never give up submit to a relayer whose folder is copied, moved (the command is killed, too) and put back
-from a backup, while second relayers are started on copies of it, on folders it was moved from, and on new ones, also
-while it is frozen and cannot defend its keys: by leases that end another one goes on, and it has to find that. No
-(sender, nonce) is ever signed with two payloads, by all journals together; no rival gets ready; what all of them
-reserved in any minute is within one budget. 10 blows by default, 6 of them where leases are on PostgreSQL;
-`MILLRACE_BLOWS=200` is the nightly form, `MILLRACE_SEED` repeats one.
+from a backup, while second relayers are started on copies of it, on folders it was moved from, and on new ones, which
+are to be moved, too, also while it is frozen and cannot defend its keys: by leases that end another one goes on, and it
+has to find that. No (sender, nonce) is ever signed with two payloads, by all journals together; no rival gets ready, or
+is moved; what all of them reserved in any minute is within one budget. 10 blows by default, 6 of them where leases are
+on PostgreSQL; `MILLRACE_BLOWS=200` is the nightly form, `MILLRACE_SEED` repeats one.
 """
 
 from __future__ import annotations
@@ -243,11 +243,14 @@ class Custody(Torture):
                         return
                 await asyncio.sleep(0.02)
 
-    async def command(self, *words: str, killed: float = 0.0) -> bool:
-        """A verb on the relayer's folder, with this chance to be killed on the way; whether it came to its end."""
+    async def command(self, *words: str, killed: float = 0.0, of: Path | None = None) -> bool:
+        """A verb on the relayer's folder, or another, with this chance to be killed on the way; whether it came to its
+        end."""
+        other = ("--set", f"data_dir={of}") if of is not None else ()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "millrace", "relayer", *words, *self.arguments, stdout=self.log, stderr=self.log
-        )
+            sys.executable, "-m", "millrace", "relayer", *words, *self.arguments, *other,
+            stdout=self.log, stderr=self.log,
+        )  # fmt: skip
         if self.chance.random() < killed:
             await asyncio.sleep(0.2 + self.chance.random() * 0.5)
             if process.returncode is None:
@@ -255,7 +258,8 @@ class Custody(Torture):
         return await process.wait() == 0
 
     async def rival(self, folder: Path) -> None:
-        """A second relayer on this folder: it has to end by itself, with words, and without having been ready."""
+        """A second relayer on this folder: it has to end by itself, with words, and without having been ready. Nor can
+        the folder be moved to where it would start."""
         self.rivals += 1
         ports = free_ports(2)
         values = self.values | {"data_dir": folder, "port": ports[0], "http_port": ports[1]}
@@ -281,6 +285,9 @@ class Custody(Torture):
         words = said.decode()
         if process.returncode != 1 or '"ready"' in words or "Traceback" in words or "cannot run" not in words:
             self.chain.wrong.append(f"a rival on {folder.name} ended with {process.returncode}: {words}")
+        elsewhere = self.new_folder("moved")
+        if await self.command("move", str(elsewhere), of=folder) or elsewhere.exists():
+            self.chain.wrong.append(f"{folder.name} may not start, and was moved")
 
     # ---- clients
 

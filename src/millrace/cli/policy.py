@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from millrace.runtime.settings import SettingsError, load, parse_overrides
 from millrace.runtime.terminal import Seconds, say
+
+if TYPE_CHECKING:
+    from millrace.relayer.settings import RelayerSettings
 
 
 @click.group()
@@ -50,13 +53,16 @@ def explain(transaction: BinaryIO, person: str, config: Path | None, pairs: tupl
     sys.exit(0 if accepted else 1)
 
 
-def _journal_path(config: Path | None, pairs: tuple[str, ...]) -> Path:
+def _settings(config: Path | None, pairs: tuple[str, ...]) -> RelayerSettings:
     from millrace.relayer.settings import RelayerSettings
 
     try:
-        settings = load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
+        return load("relayer", RelayerSettings, file=config, overrides=parse_overrides(pairs))
     except SettingsError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _journal_of(settings: RelayerSettings) -> Path:
     return Path(settings.data_dir) / "journal.sqlite"
 
 
@@ -111,7 +117,7 @@ def at_risk(config: Path | None, pairs: tuple[str, ...]) -> None:
     from millrace.relayer.journal import at_risk as fees
 
     try:
-        found = fees.open_fees(_journal_path(config, pairs))
+        found = fees.open_fees(_journal_of(_settings(config, pairs)))
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
     for item in found:
@@ -143,12 +149,13 @@ def write_off(
     if bool(client_hash) == is_query:
         raise click.UsageError("name one client hash, or what to write off by --older-than, --sender or --ip")
     try:
-        journal = _journal_path(config, pairs)
+        settings = _settings(config, pairs)
+        journal = _journal_of(settings)
         if client_hash:
-            fees.ask_write_off(journal, client_hash)
+            fees.ask_write_off(journal, client_hash, settings.mark_path)
             say(f"{client_hash} will be written off.")
             return
-        found = fees.ask_write_offs(journal, older_than, sender, ip)
+        found = fees.ask_write_offs(journal, older_than, sender, ip, settings.mark_path)
     except fees.AtRiskError as error:
         raise click.ClickException(str(error)) from error
     say(f"{len(found)} will be written off, {sum(item.fee for item in found)} atomic units together.")

@@ -88,8 +88,9 @@ def backup(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> No
     from millrace.relayer.journal import backup as copies
     from millrace.relayer.journal.leases import when
 
+    settings = _settings(config, pairs)
     with _shown(copies.BackupError):
-        manifest = copies.backup(Path(_settings(config, pairs).data_dir), destination)
+        manifest = copies.backup(Path(settings.data_dir), destination, settings.mark_path)
     say(f"{len(manifest.files)} files, {sum(file.size for file in manifest.files)} bytes of the folder")
     say(f"{manifest.id} (epoch {manifest.epoch}) as it was at {when(manifest.made_ms)} are in {destination}")
     _say_left_out(manifest.left_out)
@@ -106,13 +107,18 @@ def _say_left_out(items: Sequence[str]) -> None:
 def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Put a backup into the data directory, which must be new or empty; a safe start has to follow."""
     from millrace.relayer.journal import backup as copies
+    from millrace.relayer.journal import identity
     from millrace.relayer.journal.leases import when
 
     folder = Path(_settings(config, pairs).data_dir)
-    with _shown(copies.BackupError):
+    with _shown(copies.BackupError, identity.IdentityError):
         manifest = copies.restore(source, folder)
+        shared = identity.shares(folder)
     say(f"{folder} is as the folder {manifest.id} was at {when(manifest.made_ms)}.")
-    say("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
+    if shared:
+        say(f"It does not start: {identity.SHARES}.")
+    else:
+        say("What was signed since then is not in it, so it does not start yet: see `millrace relayer recover`.")
 
 
 @click.command()
@@ -121,17 +127,17 @@ def restore(source: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
 def move(destination: Path, config: Path | None, pairs: tuple[str, ...]) -> None:
     """Have the data directory live in a new folder; the relayer must be stopped, and the old folder starts no more."""
     from millrace.relayer.journal import backup as copies
-    from millrace.relayer.journal import holding, leases, set_backs
+    from millrace.relayer.journal import holding, leases, moving
     from millrace.relayer.signing import keystore
 
     settings = _settings(config, pairs)
     folder = Path(settings.data_dir)
-    with _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError):
+    with (
+        _shown(copies.BackupError, leases.LeaseError, keystore.KeyStoreError, OSError),
+        holding.opened(settings) as store,
+    ):
         keys = keystore.public_keys(settings.key_files, settings.key_env)
-        with holding.opened(settings) as store:
-            moved = copies.move(folder, destination)
-            # Else a copy of before could start as long as the new one has not.
-            set_backs.hand_over(store, keys, leases.Held(moved.id, moved.epoch, 0, holding.place_of(destination)))
+        moved = moving.move(folder, destination, keys, store, settings.mark_path)
     say(f"{folder} lives in {destination} now (epoch {moved.epoch}): start the relayer with that data_dir.")
     _say_left_out((moved.note,) if moved.note else ())
 
@@ -178,7 +184,7 @@ def recover(
         for line in _told(plan, len(keys)):
             say(line)
         if yes:
-            recovery.make(folder, keys, store, plan, place=holding.place_of(folder), mark_path=settings.mark_path)
+            recovery.make(folder, keys, store, plan, place=leases.place_of(folder), mark_path=settings.mark_path)
     say(f"{folder} has epoch {plan.epoch} and starts." if yes else "Nothing was changed: add --yes to do it.")
 
 
@@ -209,8 +215,11 @@ def export_claims(file: Path, config: Path | None, pairs: tuple[str, ...]) -> No
 
     settings = _settings(config, pairs)
     with _shown(claims.ClaimsError):
-        count = claims.export(Path(settings.data_dir), file, settings.network().chain_id)
+        count = claims.export(Path(settings.data_dir), file, settings.network().chain_id, settings.mark_path)
+        gaps = claims.gaps(Path(settings.data_dir))
     say(f"claims of {count} senders are in {file}")
+    for gap in gaps:
+        say(gap)
 
 
 @click.command("import-claims")

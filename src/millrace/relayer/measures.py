@@ -259,7 +259,7 @@ GAUGES = (
     _gauge("claims_open", "claims of our seat that are not over", lambda p: p.sharing.open if p.sharing else 0),
     _gauge(
         "lease_seconds",
-        "how long the keys' leases last; infinite where they need no renewal",
+        "how long the keys' leases last after a renewal",
         lambda p: p.leases.seconds,
     ),
     _gauge("lease_seconds_left", "for how long keys may sign without a renewal", lambda p: p.leases.seconds_left),

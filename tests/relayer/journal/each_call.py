@@ -30,7 +30,7 @@ import relayer.conftest  # noqa: F401  makes the shared modules known
 from relayer_damage import charge, row
 from relayer_support import with_identity
 
-from millrace.relayer.journal import backup, claims, identity, memory, recovery
+from millrace.relayer.journal import backup, claims, identity, memory, moving, recovery
 from millrace.relayer.journal import writer as writer_module
 from millrace.relayer.journal.backup import BackupError
 from millrace.relayer.journal.claims import ClaimsError
@@ -143,7 +143,8 @@ class Move:
         asyncio.run(run(place / "data", KEPT))
 
     def do(self, place: Path, say: Say) -> None:
-        backup.move(place / "data", place / "new")
+        with contextlib.closing(FileLeases(place / "leases")) as store:
+            moving.move(place / "data", place / "new", [KEY], store)
         say("done")
 
     def look(self, place: Path, said: Said) -> Iterator[str]:
@@ -155,7 +156,7 @@ class Move:
         if not new:
             if old:  # a copy that is half made has to be deleted first
                 shutil.rmtree(place / "new", ignore_errors=True)
-            backup.move(place / "data", place / "new")
+            self.do(place, lambda *_: None)
         yield from asyncio.run(wrong_with(place / "new", [["accepted", nonce] for nonce in KEPT]))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from millrace.relayer.journal import audit, identity, leases, moving
 from millrace.relayer.journal import backup as copies
-from millrace.relayer.journal import identity
 from millrace.relayer.journal.backup import BackupError
-from millrace.relayer.journal.identity import IdentityError
+from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError
 from millrace.runtime import files
 
 
@@ -30,6 +33,15 @@ def folder(tmp_path: Path) -> Path:
     (made / "lock").touch()
     (made / "half.new").touch()
     return made
+
+
+KEY = b"k" * 32
+
+
+def move(folder: Path, destination: Path) -> Identity:
+    """With leases beside the folder, as by a command of its own."""
+    with closing(FileLeases(folder.parent / "leases")) as store:
+        return moving.move(folder, destination, [KEY], store)
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -80,7 +92,7 @@ def test_only_into_an_empty_folder(folder: Path, tmp_path: Path) -> None:
     for work in (
         lambda: copies.backup(folder, tmp_path / "copy"),
         lambda: copies.restore(tmp_path / "copy", folder),
-        lambda: copies.move(folder, tmp_path / "copy"),
+        lambda: move(folder, tmp_path / "copy"),
         lambda: copies.backup(folder, folder / "gossip.key"),
     ):
         with pytest.raises(BackupError, match="empty"):
@@ -128,31 +140,31 @@ def test_a_damaged_database_is_not_backed_up(folder: Path, tmp_path: Path) -> No
 
 def test_after_a_move_only_the_new_folder_starts(folder: Path, tmp_path: Path) -> None:
     """The old one says where to; the new one has the higher epoch and everything."""
-    moved = copies.move(folder, tmp_path / "new")
+    moved = move(folder, tmp_path / "new")
     assert moved.epoch == 2 and identity.read(tmp_path / "new") == moved and moved.state == "new"
     assert _rows(tmp_path / "new") == [1] and not (tmp_path / "new" / "manifest").exists()
     with pytest.raises(IdentityError, match=str(tmp_path / "new")):
         identity.check_may_start(folder, identity.read(folder))
     with pytest.raises(BackupError, match="moved to"):
-        copies.move(folder, tmp_path / "third")
+        move(folder, tmp_path / "third")
     (tmp_path / "new" / "manifest").touch()  # as if the command had been killed just before its end
-    assert copies.move(folder, tmp_path / "new") == moved
+    assert move(folder, tmp_path / "new") == moved
     assert not (tmp_path / "new" / "manifest").exists()
     with pytest.raises(BackupError, match="moved to"):
         copies.backup(folder, tmp_path / "fourth")
-    copies.move(tmp_path / "new", tmp_path / "further")
+    move(tmp_path / "new", tmp_path / "further")
     assert identity.read(tmp_path / "further").epoch == 3
     shutil.rmtree(tmp_path / "new")
     identity.make(tmp_path / "new")
     with pytest.raises(BackupError, match="another folder's"):
-        copies.move(folder, tmp_path / "new")
+        move(folder, tmp_path / "new")
 
 
 class _Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("step", range(7))
+@pytest.mark.parametrize("step", range(17))
 def test_a_move_that_is_killed_never_leaves_two(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -172,11 +184,11 @@ def test_a_move_that_is_killed_never_leaves_two(
     with monkeypatch.context() as patch:
         for module, name in (
             (copies, "_snapshot"), (copies, "_copy_file"), (copies, "write_sealed"), (identity, "write_sealed"),
-            (files, "sync"),
+            (leases, "write_sealed"), (files, "sync"),
         ):  # fmt: skip
             patch.setattr(module, name, killing(getattr(module, name)))
         try:
-            copies.move(folder, new)
+            move(folder, new)
             assert steps[0] > 0, "it has fewer steps than that"
         except _Killed:
             pass
@@ -184,10 +196,57 @@ def test_a_move_that_is_killed_never_leaves_two(
     assert len(starts) <= 1
     if starts == [folder]:
         shutil.rmtree(new, ignore_errors=True)
-        copies.move(folder, new)
+        move(folder, new)
     elif not starts:
-        copies.move(folder, new)
+        move(folder, new)
     assert not _may_start(folder) and _may_start(new) and _rows(new) == [1]
+
+
+@pytest.mark.parametrize("command", ["backup", "restore", "move"])
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_fails_leaves_the_destination_as_it_was(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, is_there: bool
+) -> None:
+    """Whichever write the disk refuses, the same command comes through once there is room."""
+    copies.backup(folder, tmp_path / "copy")
+    new, writes = tmp_path / "new", [0]
+    if is_there:
+        new.mkdir()
+
+    def work() -> None:
+        {"backup": copies.backup, "restore": lambda _, to: copies.restore(tmp_path / "copy", to), "move": move}[
+            command
+        ](folder, new)
+
+    def refusing(function):  # type: ignore[no-untyped-def]
+        def wrapped(*args, **options):  # type: ignore[no-untyped-def]
+            writes[0] -= 1
+            if writes[0] < 0:
+                raise OSError(errno.ENOSPC, "no room")
+            return function(*args, **options)
+
+        return wrapped
+
+    for count in range(20):
+        writes[0] = count
+        with monkeypatch.context() as patch:
+            for module, name in (
+                (copies, "_snapshot"), (copies, "_copy_file"), (copies, "write_sealed"), (identity, "write_sealed"),
+                (files, "sync"),
+            ):  # fmt: skip
+                patch.setattr(module, name, refusing(getattr(module, name)))
+            try:
+                work()
+                break
+            except BackupError as error:
+                assert "no room" in str(error)
+        if identity.read(folder).state == "moved":
+            work()  # what is left of it goes on
+            break
+        assert list(new.iterdir()) == [] if is_there else not new.exists()
+    else:
+        pytest.fail("it never came through")
+    assert (new / "journal.sqlite").exists()
 
 
 def _may_start(folder: Path) -> bool:
@@ -196,3 +255,69 @@ def _may_start(folder: Path) -> bool:
     except IdentityError:
         return False
     return True
+
+
+def _signed(folder: Path, count: int) -> None:
+    """As many further reservations in its journal."""
+    with closing(sqlite3.connect(folder / "journal.sqlite")) as connection, connection:
+        connection.executescript(audit.SCHEMA)
+        audit.write(connection, [(1, "reserve", KEY, b"s" * 32, 0, bytes(32), 1)] * count)
+
+
+def _held(folder: Path, position: int, epoch: int = 1) -> Held:
+    return Held(identity.read(folder).id, epoch, position, str(folder))
+
+
+def test_row_10_an_older_copy_is_not_moved(folder: Path, tmp_path: Path) -> None:
+    """Who could not start with its keys is not moved either, and leaves nothing that starts."""
+    _signed(folder, 1)
+    shutil.copytree(folder, tmp_path / "old")
+    _signed(folder, 3)
+    with closing(FileLeases(tmp_path / "leases")) as store:
+        store.take([KEY], _held(folder, 4))
+        with pytest.raises(LeaseError, match="in use by"):
+            move(tmp_path / "old", tmp_path / "new")
+        store.give_back([KEY], _held(folder, 4))
+        with pytest.raises(LeaseError, match="older copy"):
+            move(tmp_path / "old", tmp_path / "new")
+        assert not (tmp_path / "new").exists()
+        store.take([KEY], _held(folder, 4))  # the true one goes on
+    move(folder, tmp_path / "new")
+    assert FileLeases(tmp_path / "leases").remembered([KEY])[KEY].position == 4
+
+
+def test_row_10_who_was_superseded_by_another_safe_start_is_not_moved(folder: Path, tmp_path: Path) -> None:
+    """However much it signed before that: its epoch is not raised beside the one that the leases know."""
+    identity.write(folder, replace(identity.read(folder), epoch=3))
+    _signed(folder, 5)
+    with closing(FileLeases(tmp_path / "leases")) as store:
+        store.take([KEY], _held(folder, 1, epoch=4))
+    with pytest.raises(LeaseError, match="older copy"):
+        move(folder, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_row_10_a_folder_that_has_signed_is_not_moved_without_its_keys(folder: Path, tmp_path: Path) -> None:
+    """Nobody could be asked whether it is the newest copy; one that never signed needs none."""
+    with closing(FileLeases(tmp_path / "leases")) as store:
+        moving.move(folder, tmp_path / "new", [], store)
+        _signed(tmp_path / "new", 1)
+        with pytest.raises(LeaseError, match="key_files"):
+            moving.move(tmp_path / "new", tmp_path / "further", [], store)
+    assert not (tmp_path / "further").exists()
+
+
+def test_row_10_a_move_that_was_killed_is_not_finished_over_a_copy_that_signed_since(
+    folder: Path, tmp_path: Path
+) -> None:
+    """A copy of before the move that went on is the newest: what was copied for the move lacks what it signed."""
+    _signed(folder, 1)
+    with closing(FileLeases(tmp_path / "leases")) as store:
+        copies.copy(folder, tmp_path / "new", identity.read(folder))
+        ours = identity.read(folder)
+        identity.write(folder, replace(ours, state="moved", note=str((tmp_path / "new").resolve())))
+        store.take([KEY], _held(folder, 2))
+        store.give_back([KEY], _held(folder, 2))
+        with pytest.raises(LeaseError, match="older copy"):
+            move(folder, tmp_path / "new")
+    assert not _may_start(tmp_path / "new")

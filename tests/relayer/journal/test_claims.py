@@ -6,6 +6,7 @@ import hashlib
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,15 @@ def test_a_nonce_that_no_row_can_hold(tmp_path: Path, nonce: int) -> None:
     with pytest.raises(ClaimsError, match=r"line 2: .*export it again"):
         claims.import_(target, file, "local")
     assert _found(target, ALICE) is None
+
+
+def test_what_an_export_lacks_is_said(tmp_path: Path) -> None:
+    """After a safe start what was lost before, and what others claimed that share the keys; of others nothing."""
+    folder = _folder(tmp_path / "a", (ALICE, 3, b"k"))
+    assert claims.gaps(folder) == []
+    identity.write(folder, replace(identity.read(folder), recovered=2))
+    with closing(sqlite3.connect(folder / identity.JOURNAL)) as journal, journal:
+        journal.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT)")
+        journal.execute("INSERT INTO meta VALUES ('shared', 'an id')")
+    lost, others = claims.gaps(folder)
+    assert "no `recover --ahead 0`" in lost and "claims_url" in others

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from millrace.relayer.journal import identity
+from millrace.relayer.journal import holding, identity
 from millrace.relayer.journal.identity import Identity, IdentityError
+from millrace.relayer.journal.leases import LeaseError
+from millrace.relayer.settings import RelayerSettings
 
 
 def _journal(folder: Path) -> sqlite3.Connection:
@@ -93,3 +95,17 @@ def test_moved_and_restored_folders_do_not_start(tmp_path: Path) -> None:
         assert other.epoch == 8
         with pytest.raises(IdentityError, match=words):
             identity.check_may_start(tmp_path, other)
+
+
+def test_a_folder_that_shares_its_claims_is_sent_to_no_safe_start(tmp_path: Path) -> None:
+    """Without the setting, too: no command makes one of it or moves it, and a restored one says what helps instead."""
+    made = identity.make(tmp_path)
+    settings = RelayerSettings(data_dir=str(tmp_path), lease_dir=str(tmp_path / "leases"))
+    with _journal(tmp_path) as journal, holding.opened(settings):
+        journal.execute("INSERT INTO meta VALUES ('shared', 'an id')")
+    with pytest.raises(LeaseError, match="millrace relayer init"), holding.opened(settings):
+        pass
+    restored = identity.raised(made, state="restored", note="from a backup of some time")
+    with pytest.raises(IdentityError, match=r"was restored .*millrace relayer init") as caught:
+        identity.check_may_start(tmp_path, restored)
+    assert "recover" not in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -11,11 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from millrace.relayer.journal import leases
 from millrace.relayer.journal.holding import keeper_of, sharing_of
 from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
-from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseHeld, LeaseStore
 from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.settings import RelayerSettings
 from millrace.runtime.postgres import Refused, Unavailable
@@ -70,7 +72,7 @@ class Clock:
 
 
 @contextlib.asynccontextmanager
-async def kept(store: Store, clock: Clock, positions: Iterator[int]):  # type: ignore[no-untyped-def]
+async def kept(store: LeaseStore, clock: Clock, positions: Iterator[int]):  # type: ignore[no-untyped-def]
     keeper = LeaseKeeper(lambda: store, Identity("a" * 32, 3), "here", lambda: next(positions), clock)
     try:
         yield keeper
@@ -93,6 +95,30 @@ async def test_it_may_sign_for_two_thirds_of_the_time_it_asked_for() -> None:
         assert keeper.why_not([KEY]) is None
         await keeper.give_back([KEY])
         assert "no lease" in str(keeper.why_not([KEY]))
+
+
+async def test_row_10_where_leases_cannot_be_written_nothing_is_signed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk of the leases nobody remembers how far the journal has come: it goes no further, nor after some
+    seconds of a disk that says nothing."""
+    clock, store = Clock(), FileLeases(tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    async with kept(store, clock, iter(range(100))) as keeper:
+        await keeper.take([KEY])
+        with monkeypatch.context() as failing:
+            failing.setattr(leases, "write_sealed", full)
+            with pytest.raises(OSError, match="no room"):
+                await keeper._renew()
+            assert "renewed" in str(keeper.why_not([KEY]))
+        await keeper._renew()
+        clock.now += 5.9
+        assert keeper.why_not([KEY]) is None
+        clock.now += 0.2
+        assert "renewed" in str(keeper.why_not([KEY]))
 
 
 async def test_what_others_renewed_a_while_ago_ends_earlier() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -339,4 +338,3 @@ def test_default_folder() -> None:
     """Of the user's state, where the base directory specification has it."""
     assert default_folder({"XDG_STATE_HOME": "/s"}) == Path("/s/millrace/leases")
     assert default_folder({}).match(".local/state/millrace/leases")
-    assert math.isinf(FileLeases(Path("/nowhere")).seconds)

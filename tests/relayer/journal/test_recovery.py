@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import pytest
 from relayer_support import with_identity
 
 from millrace.relayer.journal import audit, identity, recovery
+from millrace.relayer.journal.identity import IdentityError
 from millrace.relayer.journal.journal import Journal
-from millrace.relayer.journal.leases import Held, LeaseStore
-from millrace.relayer.journal.recovery import Recovery, SafeStart
+from millrace.relayer.journal.leases import FileLeases, Held, LeaseError, LeaseStore
+from millrace.relayer.journal.recovery import Recovery, RecoveryError, SafeStart
 from millrace.relayer.journal.writer import Write
 from millrace.relayer.rules.policy import Budget
 
@@ -144,3 +147,63 @@ async def test_row_44_a_safe_start_counts_what_was_spent_by_a_clock_that_was_set
     (spent,) = SafeStart(journal, plan).charges([sender(1)], Budget(per_minute=1, per_hour=10**6, per_day=10**6))
     assert spent.fee == minutes
     assert spent.time_ms == min(plan.held_ms, plan.made_ms + recovery.DAY_MS)
+
+
+@pytest.mark.parametrize("step", ["write_sealed", "_accept", "identity"])
+def test_a_safe_start_that_fails_leaves_the_last_holder_what_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Whatever of it the disk refuses, who held the keys is their holder still; done again it comes through."""
+    identity.make(tmp_path / "used")
+    identity.make(tmp_path / "safe")
+    last = Held(identity.read(tmp_path / "used").id, 1, 7, "used")
+    store = FileLeases(tmp_path / "leases")
+    store.take([sender(1)], last)
+    store.give_back([sender(1)], last)
+
+    def work() -> None:
+        plan = recovery.prepare(tmp_path / "safe", [sender(1)], store, wait_seconds=0, ahead=0, charges=True)
+        recovery.make(tmp_path / "safe", [sender(1)], store, plan, place="safe", mark_path="")
+
+    def full(*_: object) -> None:
+        raise IdentityError("no room") if step == "identity" else OSError(errno.ENOSPC, "no room")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(*((identity, "write") if step == "identity" else (recovery, step)), full)
+        with pytest.raises((OSError, IdentityError), match="no room"):
+            work()
+    store.take([sender(1)], last)
+    store.give_back([sender(1)], last)
+    work()
+    with pytest.raises(LeaseError, match="another folder"):
+        store.take([sender(1)], last)
+
+
+def test_row_10_a_safe_start_without_keys_is_refused(tmp_path: Path) -> None:
+    """It would wait for nobody: whoever has the keys could go on signing until the folder is started."""
+    identity.make(tmp_path / "data")
+    store = FileLeases(tmp_path / "leases")
+    with pytest.raises(RecoveryError, match="key_files"):
+        recovery.prepare(tmp_path / "data", [], store, wait_seconds=0, ahead=0, charges=True)
+
+
+@pytest.mark.parametrize(
+    ("ahead", "wait", "expected"),
+    [
+        pytest.param(120, 10, 130, id="two hours behind when it is made"),
+        pytest.param(60 * 24 * 365, 10, 24 * 60 + 10, id="years ahead when they were used"),
+        pytest.param(-5, 10, 10, id="a clock that was never set"),
+        pytest.param(120, 0, 0, id="no wait is asked for"),
+    ],
+)
+@pytest.mark.parametrize("of", ["held_ms", "used_ms", "set_back_at_ms"])
+def test_row_44_a_wait_is_counted_from_when_keys_were_used_last(
+    tmp_path: Path, of: str, ahead: int, wait: int, expected: int
+) -> None:
+    """By a clock that is behind that it would be over as soon as the clock is put right."""
+    identity.make(tmp_path)
+    store = cast(LeaseStore, Remembering(-600_000))
+    seen = {of: time.time_ns() // 1_000_000 + ahead * 60_000}
+    store._held = msgspec.structs.replace(store._held, **seen)  # type: ignore[attr-defined]
+    plan = recovery.prepare(tmp_path, [sender(1)], store, wait_seconds=wait * 60, ahead=0, charges=False)
+    assert plan.until_ms - plan.made_ms == pytest.approx(expected * 60_000, abs=1000)

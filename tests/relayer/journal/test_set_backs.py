@@ -8,7 +8,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from millrace.relayer.journal import audit, identity, recovery, set_backs
+from millrace.relayer.journal import audit, identity, recovery
+from millrace.relayer.journal.handover import Handover
 from millrace.relayer.journal.leases import FileLeases, Held
 from millrace.relayer.journal.set_backs import SetBacks
 
@@ -80,7 +81,9 @@ def test_commands_forget_none_of_it(tmp_path: Path) -> None:
     used = replace(MINE, used_ms=START, set_back_ms=7, set_back_at_ms=8)
     store.take([KEY], used)
     store.give_back([KEY], used)
-    set_backs.hand_over(store, [KEY], replace(MINE, epoch=2))
+    with Handover(store) as hands:
+        hands.take([KEY], MINE)
+        hands.to(replace(MINE, epoch=2))
     found = store.remembered([KEY])[KEY]
     assert (found.epoch, found.used_ms, found.set_back_ms, found.set_back_at_ms) == (2, START, 7, 8)
     identity.make(tmp_path / "data")

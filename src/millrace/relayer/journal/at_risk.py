@@ -9,11 +9,14 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from millrace.chain import address
-from millrace.relayer.journal import submissions
+from millrace.relayer.journal import identity, memory, submissions
+from millrace.relayer.journal.advice import told
+from millrace.relayer.journal.reading import read_only
 from millrace.relayer.journal.submissions import SIGNED, STATE, Record
 
 _OPEN = f"FROM {SIGNED} WHERE relayer IS NOT NULL AND state IN ('journalled', 'signed', 'expired')"
@@ -42,7 +45,7 @@ class OpenFee(NamedTuple):
 def open_fees(journal: Path) -> list[OpenFee]:
     """All of them, oldest first. Raises `AtRiskError`."""
     now = time.time_ns() // 1_000_000
-    with _journal(journal, "ro") as connection:
+    with _journal(journal) as connection:
         rows = connection.execute(
             f"SELECT client_hash, sender, nonce, kind, {STATE}, fee, created_ms, ip {_OPEN} ORDER BY created_ms"
         ).fetchall()
@@ -63,7 +66,7 @@ class AtRisk(NamedTuple):
 def by_sender(journal: Path) -> dict[bytes, AtRisk]:
     """The same of each sender (public key), without its single transactions. Raises `AtRiskError`."""
     now, found = time.time_ns() // 1_000_000, dict[bytes, AtRisk]()
-    with _journal(journal, "ro") as connection:
+    with _journal(journal) as connection:
         # Summed here: amounts are beyond what SQLite can add.
         for sender, fee, created in connection.execute(f"SELECT sender, fee, created_ms {_OPEN}"):
             count, sum_, oldest = found.get(sender, (0, 0, 0))
@@ -71,14 +74,14 @@ def by_sender(journal: Path) -> dict[bytes, AtRisk]:
     return found
 
 
-def ask_write_off(journal: Path, client_hash: str) -> None:
+def ask_write_off(journal: Path, client_hash: str, mark_path: str = "") -> None:
     """Have a transaction's fee written off. Raises `AtRiskError` unless it is at risk now."""
     if client_hash not in {item.client_hash for item in open_fees(journal)}:
         raise AtRiskError(f"no fee of {client_hash} is at risk; `millrace policy at-risk` lists those that are")
-    _ask(journal, [client_hash])
+    _ask(journal, [client_hash], mark_path)
 
 
-def ask_write_offs(journal: Path, older_than: float | None, sender: str, ip: str) -> list[OpenFee]:
+def ask_write_offs(journal: Path, older_than: float | None, sender: str, ip: str, mark_path: str = "") -> list[OpenFee]:
     """Have all fees written off that fit what is given: those that do. Raises `AtRiskError`."""
     found = [
         item
@@ -87,13 +90,17 @@ def ask_write_offs(journal: Path, older_than: float | None, sender: str, ip: str
         and (not sender or item.sender == sender)
         and (not ip or submissions.origin_of(item.ip)[0] == ip)
     ]
-    _ask(journal, [item.client_hash for item in found])
+    _ask(journal, [item.client_hash for item in found], mark_path)
     return found
 
 
-def _ask(journal: Path, client_hashes: Sequence[str]) -> None:
+def _ask(journal: Path, client_hashes: Sequence[str], mark_path: str) -> None:
+    """Write it down. Whoever may write copies what is left of a damaged log into the database when it ends, and deletes
+    the log: so it is first asked whether that holds all."""
     now = time.time_ns() // 1_000_000
-    with _journal(journal, "rw") as connection:
+    with _told(journal):
+        memory.require_end(journal.parent, identity.read(journal.parent), mark_path)
+    with _journal(journal, partial(sqlite3.connect, isolation_level=None)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(
             "INSERT OR IGNORE INTO write_offs VALUES (?, ?)", [(bytes.fromhex(item), now) for item in client_hashes]
@@ -117,11 +124,19 @@ def is_written_off(read: Callable[[str, tuple[Any, ...]], list[Any]], record: Re
 
 
 @contextlib.contextmanager
-def _journal(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _journal(path: Path, connect: Callable[[Path], sqlite3.Connection] = read_only) -> Iterator[sqlite3.Connection]:
+    with _told(path), contextlib.closing(connect(path)) as connection:
+        yield connection
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Errors of the folder in words of ours."""
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"file:{path}?mode={mode}", uri=True, isolation_level=None, timeout=5.0)
-        ) as connection:
-            yield connection
+        yield
+    except (identity.IdentityError, memory.MemoryLost) as error:
+        raise AtRiskError(str(error)) from error
+    except OSError as error:
+        raise AtRiskError(told(error, path)) from error
     except sqlite3.Error as error:
         raise AtRiskError(f"{path}: {error}; start the relayer with this data_dir once") from None

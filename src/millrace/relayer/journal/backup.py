@@ -1,4 +1,4 @@
-"""Copies of a data directory: a backup beside the running relayer, a restore, and a move, after which one signs.
+"""Copies of a data directory: a backup beside the running relayer, and its restore. A move is one, too (`moving`).
 
 A copy is whole when its manifest is there, which is written last and names every file with its checksum. Of databases
 SQLite's own backup takes a snapshot while others write; all other files are copied as they are. What nothing hangs on
@@ -13,8 +13,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -60,11 +59,12 @@ class Manifest(msgspec.Struct, frozen=True):
     """Files that are damaged, and why; none that anything hangs on."""
 
 
-def backup(data_dir: Path, destination: Path) -> Manifest:
+def backup(data_dir: Path, destination: Path, mark_path: str = "") -> Manifest:
     """Copy a folder, also a running relayer's, to one that is new or empty. Raises `BackupError`."""
     with _told():
-        ours = _ready(data_dir)
-        return _copy(data_dir, destination, ours)
+        ours = ready(data_dir, mark_path)
+        with filling(destination, data_dir):
+            return copy(data_dir, destination, ours)
 
 
 def restore(source: Path, data_dir: Path) -> Manifest:
@@ -75,52 +75,15 @@ def restore(source: Path, data_dir: Path) -> Manifest:
     """
     with _told():
         manifest = verified(source)
-        _require_empty(data_dir)
-        for item in manifest.files:
-            _copy_file(source / item.name, data_dir / item.name)
-        _require_same(data_dir, manifest.files)
-        files.sync(data_dir)
         note = f"from a backup of {when(manifest.made_ms)}"
-        identity.write(data_dir, identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note))
+        with filling(data_dir, source):
+            for item in manifest.files:
+                _copy_file(source / item.name, data_dir / item.name)
+            _require_same(data_dir, manifest.files)
+            files.sync(data_dir)
+            made = identity.raised(Identity(manifest.id, manifest.epoch), state="restored", note=note)
+            identity.write(data_dir, made)
         return manifest
-
-
-def move(data_dir: Path, destination: Path) -> Identity:
-    """Have the folder live elsewhere: the old one starts no more, the new one has a higher epoch. Raises `BackupError`.
-
-    No relayer may run on it. Killed at any moment neither of both can be started twice: the new one gets its identity
-    last, and the same command finishes what was begun once the old one says that it was moved. Its note says what
-    was damaged and left behind.
-    """
-    with _told(), _alone(data_dir):
-        ours = identity.read(data_dir)
-        if ours.state != "moved":
-            ours = _ready(data_dir)
-            _copy(data_dir, destination, ours)
-            identity.write(data_dir, replace(ours, state="moved", note=str(destination.resolve())))
-        elif ours.note != str(destination.resolve()):
-            raise BackupError(f"{data_dir} was moved to {ours.note} already: go on there")
-        return _arrived(destination, ours)
-
-
-def _arrived(destination: Path, ours: Identity) -> Identity:
-    """Give the new folder its identity, unless it has it already: then the same command was killed right after that."""
-    if (destination / identity.FILE).exists():
-        there = identity.read(destination)
-        if there.id != ours.id or there.epoch <= ours.epoch:
-            raise BackupError(f"{destination} is another folder's by now ({there.id}, epoch {there.epoch})")
-    else:
-        manifest = verified(destination)
-        journal = destination / identity.JOURNAL
-        is_begun = memory.is_begun(journal)
-        there = identity.raised(
-            replace(ours, epoch=manifest.epoch),
-            state="ready" if is_begun else "new",
-            note="; ".join(manifest.left_out),
-        )
-        identity.write(destination, there)
-    (destination / MANIFEST).unlink(missing_ok=True)
-    return there
 
 
 def verified(copy: Path) -> Manifest:
@@ -137,7 +100,7 @@ def verified(copy: Path) -> Manifest:
 
 @contextlib.contextmanager
 def stopped(data_dir: Path) -> Iterator[None]:
-    """Have a folder alone, as a relayer that runs on it would. Raises `BackupError`."""
+    """Have a folder alone, as a relayer that runs on it would; errors meanwhile are told as `BackupError`."""
     with _told(), _alone(data_dir):
         yield
 
@@ -145,10 +108,8 @@ def stopped(data_dir: Path) -> Iterator[None]:
 # ---- copying
 
 
-def _copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
-    _require_empty(destination)
-    if destination.resolve().is_relative_to(data_dir.resolve()):
-        raise BackupError(f"{destination} lies in {data_dir}: choose a folder elsewhere")
+def copy(data_dir: Path, destination: Path, ours: Identity) -> Manifest:
+    """Copy this folder, also a running relayer's, to one that is empty; its manifest is written last."""
     made_ms = time.time_ns() // 1_000_000
     copied, left_out = [], []
     for name in _names(data_dir):
@@ -235,16 +196,43 @@ def _sha256(path: Path) -> str:
 # ---- what must hold
 
 
-def _ready(data_dir: Path) -> Identity:
+def ready(data_dir: Path, mark_path: str) -> Identity:
+    """The identity of a folder that may start, and has all that was acknowledged. Raises `IdentityError` or
+    `MemoryLost`."""
     ours = identity.read(data_dir)
     identity.check_may_start(data_dir, ours)
+    memory.require_end(data_dir, ours, mark_path)
     return ours
 
 
-def _require_empty(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+@contextlib.contextmanager
+def filling(folder: Path, source: Path, is_done: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Fill a folder that is new or empty, and not within its source. What fails leaves it so, unless it is done all the
+    same: once the disk has room the same command comes through."""
+    is_there = folder.exists()
+    if is_there and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is not empty: name a folder that is new or empty")
+    if folder.resolve().is_relative_to(source.resolve()):
+        raise BackupError(f"{folder} lies in {source}: choose a folder elsewhere")
     _make_folder(folder)
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, FileExistsError) and not is_done():  # else somebody else fills it
+            _empty(folder, is_there=is_there)
+        raise
+
+
+def _empty(folder: Path, *, is_there: bool) -> None:
+    """As it was."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        if not is_there:
+            folder.rmdir()
 
 
 def _require_same(folder: Path, files: tuple[CopiedFile, ...]) -> None:
@@ -276,7 +264,9 @@ def _told() -> Iterator[None]:
     """Errors of disk, database and identity in words of ours."""
     try:
         yield
-    except IdentityError as error:
+    except (IdentityError, memory.MemoryLost) as error:
         raise BackupError(str(error)) from error
     except (OSError, sqlite3.Error) as error:
+        if isinstance(error, OSError) and error.errno is None:  # of a server, in its own words
+            raise
         raise BackupError(told(error)) from error

@@ -20,7 +20,7 @@ from millrace.chain import address
 from millrace.relayer.journal import identity, memory
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.mark import Mark
-from millrace.relayer.journal.reading import read_only
+from millrace.relayer.journal.reading import SHARED, meta, read_only
 from millrace.relayer.journal.submissions import MAX_NONCE
 from millrace.runtime import files
 
@@ -88,13 +88,16 @@ def find(read: Read, sender: bytes) -> Claim | None:
     return Claim(*found[0]) if found else None
 
 
-def export(data_dir: Path, file: Path, chain_id: str) -> int:
+def export(data_dir: Path, file: Path, chain_id: str, mark_path: str = "") -> int:
     """Write all claims of a folder's journal, also of a running relayer's, to a new file; their number.
 
-    Raises `ClaimsError`.
+    Raises `ClaimsError`, also for a folder that a start would refuse: what it has forgotten would be missing.
     """
     try:
-        head = _Head(FORMAT, identity.read(data_dir).id, chain_id, time.time_ns() // 1_000_000)
+        ours = identity.read(data_dir)
+        identity.check_may_start(data_dir, ours)
+        memory.require_end(data_dir, ours, mark_path)
+        head = _Head(FORMAT, ours.id, chain_id, time.time_ns() // 1_000_000)
         digest, count = hashlib.sha256(), 0
         with files.replacing(file) as output:
             for item in (head, *_claims(data_dir)):
@@ -103,11 +106,27 @@ def export(data_dir: Path, file: Path, chain_id: str) -> int:
                 output.write(line)
                 count += isinstance(item, _Line)
             output.write(msgspec.json.encode(_End(count, digest.hexdigest())) + b"\n")
-    except identity.IdentityError as error:
+    except (identity.IdentityError, memory.MemoryLost) as error:
         raise ClaimsError(str(error)) from None
     except (OSError, sqlite3.Error) as error:
         raise ClaimsError(told(error)) from None
     return count
+
+
+def gaps(data_dir: Path) -> list[str]:
+    """What a whole folder's claims do not have, in words. Raises `ClaimsError`."""
+    path, found = data_dir / identity.JOURNAL, []
+    try:
+        if identity.read(data_dir).recovered or meta(path, "recovery"):
+            found.append(
+                "A safe start was made of this folder: what was signed before and is not known here is NOT in the "
+                "file, though this folder signs nothing in its place. With this file, no `recover --ahead 0`."
+            )
+        if meta(path, SHARED):
+            found.append("What others with the same keys claimed at `claims_url` is NOT in the file.")
+    except (identity.IdentityError, sqlite3.Error) as error:
+        raise ClaimsError(str(error)) from None
+    return found
 
 
 def _claims(data_dir: Path) -> Iterator[_Line]:

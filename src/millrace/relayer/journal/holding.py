@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from millrace.relayer.journal.identity import Identity
+from millrace.relayer.journal.identity import SHARES, Identity, IdentityError, shares
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.lease_keeper import LeaseKeeper
-from millrace.relayer.journal.leases import FileLeases, LeaseError, LeaseStore, default_folder
+from millrace.relayer.journal.leases import FileLeases, LeaseError, LeaseStore, default_folder, place_of
 from millrace.relayer.journal.postgres_leases import PostgresLeases
 from millrace.relayer.journal.seats import Seats
 from millrace.relayer.journal.sharing import Sharing
@@ -36,21 +35,16 @@ def store_of(settings: RelayerSettings, shared: str = "", folder: str = "") -> L
 @contextlib.contextmanager
 def opened(settings: RelayerSettings) -> Iterator[LeaseStore]:
     """The store, for a command. Raises `LeaseError`."""
-    if settings.claims_url:
-        raise LeaseError(
-            "who shares claims needs neither a safe start nor a move: stop this relayer, and start one with a new "
-            "data_dir (`millrace relayer init`); it finds what it has to know at `claims_url`"
-        )
+    try:
+        if settings.claims_url or shares(Path(settings.data_dir)):
+            raise LeaseError(SHARES)
+    except IdentityError as error:
+        raise LeaseError(str(error)) from None
     store = store_of(settings)
     try:
         yield store
     finally:
         store.close()
-
-
-def place_of(data_dir: Path) -> str:
-    """Where a folder is, for people."""
-    return f"{socket.gethostname()}:{data_dir.resolve()} (process {os.getpid()})"
 
 
 def sharing_of(settings: RelayerSettings, identity: Identity, journal: Journal) -> Sharing:

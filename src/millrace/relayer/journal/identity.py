@@ -16,7 +16,7 @@ import msgspec
 
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
-from millrace.relayer.journal.reading import meta
+from millrace.relayer.journal.reading import SHARED, meta
 
 FILE = "identity"
 JOURNAL = "journal.sqlite"
@@ -25,6 +25,12 @@ ID_BYTES = 16
 State = Literal["new", "ready", "restored", "moved"]
 """`new`: never started, so that it may be without a mark; `restored`: of the time of its backup, nothing may be signed
 before a safe start; `moved`: its place is elsewhere."""
+
+
+SHARES = (
+    "who shares claims needs neither a safe start nor a move: stop this relayer, and start one with a new data_dir "
+    "(`millrace relayer init`); it finds what it has to know at `claims_url`"
+)
 
 
 class IdentityError(Exception):
@@ -99,11 +105,20 @@ def make(data_dir: Path) -> Identity:
 def owner_of(data_dir: Path) -> str | None:
     """The id that a folder's journal names; `None` without a journal, or of one that was never started with an
     identity. Raises `IdentityError` when it cannot be read."""
+    return _said(data_dir, "identity")
+
+
+def shares(data_dir: Path) -> bool:
+    """Whether the folder is one of several that share their claims. Raises `IdentityError` when it cannot be read."""
+    return _said(data_dir, SHARED) is not None
+
+
+def _said(data_dir: Path, name: str) -> str | None:
     path = data_dir / JOURNAL
     try:
-        return meta(path, "identity")
+        return meta(path, name)
     except sqlite3.Error as error:
-        raise IdentityError(f"{path}: {error}; put a copy in its place: `millrace relayer restore`") from None
+        raise IdentityError(told(error, path, "Put a copy in its place: `millrace relayer restore`")) from None
 
 
 def bind(connection: sqlite3.Connection, identity: Identity) -> None:
@@ -124,6 +139,8 @@ def check_may_start(data_dir: Path, identity: Identity) -> None:
             f"{data_dir} was moved to {identity.note}: start the relayer there; if that one is lost, "
             "`millrace relayer recover` says how to start safely from what is here"
         )
+    if identity.state == "restored" and shares(data_dir):
+        raise IdentityError(f"{data_dir} was restored {identity.note}, and has no further use: {SHARES}")
     if identity.state == "restored":
         raise IdentityError(
             f"{data_dir} was restored {identity.note}: what was signed since then is not in it. Run "

@@ -26,7 +26,7 @@ from millrace.relayer.journal.checkpoints import Checkpoints
 from millrace.relayer.journal.claim_errors import ProgrammeFull, TakenElsewhere
 from millrace.relayer.journal.claim_rows import Shared
 from millrace.relayer.journal.mark import Mark
-from millrace.relayer.journal.reading import POLICY
+from millrace.relayer.journal.reading import POLICY, RESERVATIONS, SHARED
 from millrace.relayer.journal.sharing import Sharing
 from millrace.relayer.journal.submissions import MAX_NONCE, Cosigned, Record
 from millrace.relayer.journal.versions import bring_up_to_date
@@ -36,10 +36,8 @@ log = logging.getLogger(__name__)
 
 QUOTA_MS = 3_600_000
 BUDGET_MS = 24 * QUOTA_MS
-_SHARED = "shared"
-"""Entry of the table `meta`: the id of those with whom claims are shared."""
 _SEAT_WORD = "seat_word"
-"""The same: the word with which this folder had a seat last."""
+"""Entry of the table `meta`: the word with which this folder had a seat last."""
 _SHARED_COMMITS = "shared_commits"
 """The same: how many commits of claims all of them had, as far as was heard."""
 
@@ -343,14 +341,14 @@ class Journal:
 
     def shared_with(self) -> str | None:
         """The id of those with whom claims were shared last, if they ever were. Raises `JournalError`."""
-        found = self.read("SELECT value FROM meta WHERE name = ?", (_SHARED,))
+        found = self.read("SELECT value FROM meta WHERE name = ?", (SHARED,))
         return str(found[0][0]) if found else None
 
     async def share_with(self, shared: str) -> None:
         """Remember with whom. Raises `JournalError` where it is somebody else."""
         self._require_same(shared)
         self.change(
-            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_SHARED, shared))
+            lambda connection: connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (SHARED, shared))
         )
         await self.flush()
 
@@ -432,8 +430,8 @@ class Journal:
         return [Shared(rows.record(row[:-1]), row[-1]) for row in found]
 
     def reservations(self) -> int:
-        """How many reservations there are: a row is written with each, in its commit, and none is ever taken back."""
-        return int(self.read("SELECT coalesce(max(id), 0) FROM audit")[0][0])
+        """How many reservations there are."""
+        return int(self.read(RESERVATIONS)[0][0])
 
     def last_line_ms(self) -> int:
         """The time of the newest line of the audit log, 0 without any."""

@@ -16,7 +16,7 @@ from millrace.relayer.journal.identity import Identity
 from millrace.relayer.journal.leases import Held, LeaseError, LeaseHeld, LeaseStore
 from millrace.relayer.journal.set_backs import SetBacks
 from millrace.relayer.journal.writer import JournalError
-from millrace.runtime.postgres import Unavailable
+from millrace.runtime.postgres import Refused, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class LeaseKeeper:
 
     @property
     def seconds(self) -> float:
-        """How long a lease lasts after each renewal; infinite where it needs none."""
+        """How long a lease lasts after each renewal; infinite before the first is taken."""
         return math.inf if self._store is None else self._store.seconds
 
     @property
@@ -167,7 +167,14 @@ class LeaseKeeper:
     async def _renew(self) -> None:
         mine = self._mine()
         began = self._clock()
-        left = await self._call(lambda store: store.renew(mine))
+        try:
+            left = await self._call(lambda store: store.renew(mine))
+        except OSError as error:
+            if not isinstance(
+                error, Unavailable | Refused
+            ):  # a disk that refuses remembers nothing: no lease that ends
+                self._valid_until = min(self._valid_until, began)
+            raise
         self._refused = self._refused or self.seconds_left <= 0
         self._valid_until = self._until(began, left)
 
@@ -187,7 +194,7 @@ class LeaseKeeper:
 
     def _until(self, began: float, left: float) -> float:
         """The end of what was asked for at `began`, which nobody can have granted earlier."""
-        return began + left - self.seconds * MARGIN if math.isfinite(self.seconds) else math.inf
+        return began + left - self.seconds * MARGIN
 
     def _mine(self) -> Held:
         with contextlib.suppress(JournalError):  # what was read last was true, too

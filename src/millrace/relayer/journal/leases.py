@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import socket
 import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -55,7 +56,7 @@ class LeaseStore(Protocol):
     """Where leases are kept. For one thread at a time, which may wait; what cannot be reached raises `OSError`."""
 
     seconds: float
-    """Of a whole lease."""
+    """Of a whole lease: so long after a renewal its holder may count on it."""
 
     def remembered(self, keys: Collection[bytes]) -> dict[bytes, Held]:
         """What is known of these keys."""
@@ -102,6 +103,11 @@ def when(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time_ms / 1000)) + " UTC"
 
 
+def place_of(data_dir: Path) -> str:
+    """Where a folder is, for people."""
+    return f"{socket.gethostname()}:{data_dir.resolve()} (process {os.getpid()})"
+
+
 def default_folder(environment: Mapping[str, str]) -> Path:
     """Of this user: `$XDG_STATE_HOME/millrace/leases`, by default below `~/.local/state`. Raises `LeaseError`."""
     state = environment.get("XDG_STATE_HOME", "")
@@ -114,7 +120,9 @@ def default_folder(environment: Mapping[str, str]) -> Path:
 class FileLeases:
     """Two files a key: one that is locked by its holder's process for as long as that lives, one with its words."""
 
-    seconds = math.inf
+    seconds = 9.0
+    """The lock does not end with them; but who signed on where its words are not written would be remembered as it was
+    ever longer ago, and an older copy pass for the newest."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

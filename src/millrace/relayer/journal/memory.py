@@ -19,7 +19,7 @@ from millrace.chain import address
 from millrace.relayer.journal import audit, chain, outcomes, programmes, submissions
 from millrace.relayer.journal.advice import WHAT_TO_DO
 from millrace.relayer.journal.chain import Chain, Chained, ChainError, Kind, Link
-from millrace.relayer.journal.identity import Identity
+from millrace.relayer.journal.identity import JOURNAL, Identity
 from millrace.relayer.journal.mark import (
     FILE,
     NOTHING,
@@ -123,6 +123,16 @@ def look(journal: Path, mark: Mark, identity: Identity) -> None:
             link = chain.last(connection, identity.id)
         check_holds(seen, link)
         check_has_followed(mark.read(), link)
+
+
+def require_end(data_dir: Path, ours: Identity, mark_path: str) -> None:
+    """`look` of a command, which takes what it finds there for all there is. Raises `MemoryLost`, `sqlite3.Error` or
+    `OSError`."""
+    journal = data_dir / JOURNAL
+    try:
+        look(journal, Mark(mark_place(journal, mark_path), ours.id), ours)
+    except (ChainError, MarkError) as error:
+        raise MemoryLost(f"{error}. {WHAT_TO_DO}") from None
 
 
 def _is_first(journal: Path, mark: Mark, identity: Identity) -> bool:

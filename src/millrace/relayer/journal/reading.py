@@ -5,9 +5,15 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 POLICY = "policy"
 """Entry of a journal's table `meta`: the checksum of the last good policy."""
+SHARED = "shared"
+"""The same: the id of those with whom claims are shared."""
+
+RESERVATIONS = "SELECT coalesce(max(id), 0) FROM audit"
+"""How many there are: a row is written with each, in its commit, and none is ever taken back."""
 
 _LOOK = "SELECT 1 FROM sqlite_master"
 
@@ -30,13 +36,24 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 def meta(journal: Path, name: str) -> str | None:
     """An entry of the table `meta` of a journal; `None` where there is no such. Raises `sqlite3.Error`."""
+    found = _first(journal, "meta", "SELECT value FROM meta WHERE name = ?", (name,))
+    return None if found is None else str(found)
+
+
+def reservations(journal: Path) -> int:
+    """How many reservations a journal has. Raises `sqlite3.Error`."""
+    return int(_first(journal, "audit", RESERVATIONS) or 0)
+
+
+def _first(journal: Path, table: str, sql: str, values: tuple[str, ...] = ()) -> Any:
+    """The first value that is found; `None` without one, or without the table or the file."""
     if not journal.exists():
         return None
     with contextlib.closing(read_only(journal)) as connection:
-        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchone():
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone():
             return None
-        found = connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
-        return str(found[0]) if found else None
+        found = connection.execute(sql, values).fetchone()
+        return found[0] if found else None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

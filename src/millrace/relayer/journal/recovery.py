@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from millrace.relayer.journal import claims, identity, memory, set_backs
+from millrace.relayer.journal import claims, identity, memory
 from millrace.relayer.journal.advice import told
 from millrace.relayer.journal.audit import Spent
 from millrace.relayer.journal.durable import NotWhole, read_sealed, write_sealed
+from millrace.relayer.journal.handover import Handover
 from millrace.relayer.journal.identity import Identity, IdentityError
 from millrace.relayer.journal.journal import Journal
 from millrace.relayer.journal.leases import Held, LeaseStore, when
@@ -110,6 +111,11 @@ def prepare(
     data_dir: Path, keys: Collection[bytes], store: LeaseStore, *, wait_seconds: float, ahead: int, charges: bool
 ) -> Recovery:
     """What a safe start of this folder would be; nothing is changed. Raises `RecoveryError`, or `OSError`."""
+    if not keys:  # nobody would be asked whether they are in use, and the wait be over before they are free
+        raise RecoveryError(
+            "a safe start is one of keys, and none is named: set `key_files` (or `key_env`) as for the relayer. One "
+            "without keys needs none: it begins with a new folder (`millrace relayer init`)"
+        )
     remembered = store.remembered(keys).values()
     ours, now = _identity(data_dir), time.time_ns() // 1_000_000
     known_ms, set_back_ms = _known(data_dir, ours, now)
@@ -119,7 +125,7 @@ def prepare(
         made_ms=now,
         known_ms=known_ms,
         held_ms=max((max(held.used_ms, held.held_ms) for held in remembered), default=now),
-        until_ms=now + int(wait_seconds * 1000),
+        until_ms=now if not wait_seconds else _latest(remembered, now) + int(wait_seconds * 1000),
         ahead=ahead,
         charges=charges,
         set_back_ms=max(set_backs_since, default=set_back_ms),
@@ -127,24 +133,43 @@ def prepare(
     )
 
 
+def _latest(remembered: Collection[Held], now_ms: int) -> int:
+    """What the clock had come to while the keys were in use, where it is behind that now: put right, it would end a
+    wait at once. At most a day on, as that clock may have been years ahead."""
+    seen = (max(held.used_ms, held.held_ms, held.set_back_at_ms) for held in remembered)
+    return max(now_ms, min(max(seen, default=0), now_ms + DAY_MS))
+
+
 def make(
     data_dir: Path, keys: Collection[bytes], store: LeaseStore, plan: Recovery, *, place: str, mark_path: str
 ) -> Identity:
     """Make the folder one that starts safely, and the holder of the keys. No relayer may run on it.
 
-    Raises `LeaseError` when one of the keys is in use, `RecoveryError`, or `OSError`. Killed meanwhile it can be done
-    again: until its identity is written, last, the folder does not start.
+    Raises `LeaseError` when one of the keys is in use, `RecoveryError`, or `OSError`. What fails before the folder can
+    start leaves their last holder what it was. Killed meanwhile it can be done again: the identity is written last.
     """
-    ours = _identity(data_dir)
-    mine = set_backs.take(store, keys, Held(ours.id, plan.epoch, 0, place), force=True)
-    try:
+    ours, remembered = _identity(data_dir), store.remembered(keys)
+    with Handover(store) as hands:
+        for key in keys:
+            hands.take([key], remembered.get(key, Held(ours.id, 0, 0, place)))
         write_sealed(data_dir / FILE, plan)
         is_begun = _accept(data_dir, ours, mark_path)
         made = Identity(ours.id, plan.epoch, "ready" if is_begun else "new", recovered=plan.epoch)
-        identity.write(data_dir, made)
-    finally:
-        store.give_back(keys, mine)
+        hands.to(Held(ours.id, plan.epoch, 0, place))
+        try:
+            identity.write(data_dir, made)
+        except IdentityError:
+            if not _is(data_dir, made):
+                hands.back()
+            raise
     return made
+
+
+def _is(data_dir: Path, made: Identity) -> bool:
+    """Whether the folder has this identity: it may be there though its disk failed after that."""
+    with contextlib.suppress(IdentityError):
+        return identity.read(data_dir) == made
+    return False
 
 
 def _accept(data_dir: Path, ours: Identity, mark_path: str) -> bool:

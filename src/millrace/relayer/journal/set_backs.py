@@ -6,11 +6,11 @@ of who wrote them. Set back in between, by less than that, the clock would say t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from millrace.relayer.journal.leases import Held, LeaseStore
+from millrace.relayer.journal.leases import Held
 from millrace.runtime.clocks import wall_ms
 
 LEAST_MS = 1_000
@@ -56,20 +56,13 @@ class SetBacks:
         self._at = max(self._at, at_ms)
 
 
-def take(store: LeaseStore, keys: Collection[bytes], mine: Held, *, force: bool = False) -> Held:
-    """Hold keys for a command, which uses none of them: of clocks it says what is remembered. Raises `LeaseError`."""
-    for held in store.remembered(keys).values():
+def following(mine: Held, remembered: Iterable[Held]) -> Held:
+    """What a command says that uses no key: of clocks what is remembered."""
+    for held in remembered:
         mine = replace(
             mine,
             used_ms=max(mine.used_ms, held.used_ms),
             set_back_ms=max(mine.set_back_ms, held.set_back_ms),
             set_back_at_ms=max(mine.set_back_at_ms, held.set_back_at_ms),
         )
-    store.take(keys, mine, force=force)
     return mine
-
-
-def hand_over(store: LeaseStore, keys: Collection[bytes], to: Held) -> None:
-    """Have it remembered that a folder which is not running yet is the holder of these keys. Raises `LeaseError`."""
-    if keys:
-        store.give_back(keys, take(store, keys, to))
