@@ -171,6 +171,7 @@ class Custody(Torture):
     async def blow_freeze(self) -> None:
         """Stopped in the middle, a copy of its folder started, and continued: by files it still has its keys; leases
         that end go to the copy, and whoever is continued ends by itself."""
+        await self._progress()  # right after a safe start the copy, too, would take nobody's next nonce
         await self.serves()
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
@@ -196,6 +197,8 @@ class Custody(Torture):
             async with asyncio.timeout(30):
                 assert await self.process.wait() == 1, "whoever lost its keys ends by itself"
         finally:
+            with contextlib.suppress(ProcessLookupError):  # else nobody could end it
+                self.process.send_signal(signal.SIGCONT)
             heir.terminate()
             await heir.wait()
         self.use(copy)
