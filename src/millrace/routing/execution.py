@@ -194,7 +194,7 @@ def choose_modes(
         after[token] = rest
     fixed.reverse()
     for token, amount in amounts.items():
-        total = after.get(token, 0.0) if whole is None else whole
+        total = rounded(after.get(token, 0.0)) if whole is None else whole
         chosen = [rounded(flows[k]) if whole is None else flows[k] for k in fixed]
         for k, value in zip(fixed, portions(amount, chosen, total), strict=True):
             values[k] = value
@@ -299,9 +299,8 @@ def execute_paths(
     if stocks:  # the last one takes what is over
         kept.sort(key=lambda each: not any_stocks(each[0]))
     while kept:
-        total = 1.0 if keep_rest else sum(flow for _, flow in kept)
         parts = [flow if keep_rest else rounded(flow) for _, flow in kept]
-        amounts = portions(amount_in, parts, total)
+        amounts = portions(amount_in, parts, 1.0 if keep_rest else sum(parts))
         chosen = [path for path, _ in kept]
         amounts = share_stocks(chosen, amounts, keep_rest=keep_rest) if stocks else amounts
         together = _merged(chosen, amounts, most, hops, keep_rest=keep_rest) if hops else None

@@ -91,7 +91,7 @@ def _choose_modes(x: Walk, count: int, source: int, whole: float) -> None:
             x.mode[k] = PPM
             x.ppm[k] = min(int(np.rint(flow / rest * MILLION)), MILLION - 1) if rest > 0.0 else 0
         x.left[t] = rest
-    total = whole if whole > 0.0 else x.left[source]
+    total = whole if whole > 0.0 else rounded(x.left[source])
     amount, zero, sold, before = (x.amount[0], x.amount[1]), np.uint64(0), 0.0, np.uint64(0)
     unsold, full = amount, (zero, np.uint64(RESOLUTION))
     for k in range(count):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from millrace.routing.columns import NEWTON_STEPS, TOLERANCE
 from millrace.routing.compiled import inlined, kernel
 from millrace.routing.linear import inverse_norm
@@ -153,9 +151,7 @@ def make_acyclic(net: Net, w: Work, sources: int) -> None:
 def _losses(w: Work) -> None:
     """Output lost if one edge goes and the rest is optimised again: profit / (1 - leverage).
 
-    Exact for constant product while the set of active edges stays (rank-one downdate of the quadratic). A curve counts
-    as the constant product that trades and earns as much: hardly anything by itself where it is nearly a line, but all
-    that its row does.
+    Exact for constant product while the set of active edges stays (rank-one downdate of the quadratic).
     """
     factor_hessian(w)
     for e in range(w.n[EDGES]):
@@ -163,19 +159,16 @@ def _losses(w: Work) -> None:
         if not w.e_alive[e] or w.e_d[e] <= 0.0:
             continue
         a, b = w.e_a[e], w.e_b[e]
-        z, ca, cb = w.e_z[e], w.e_ca[e], w.e_cb[e]
         if w.e_curve[e] >= 0:
             sa, sb = w.t_s[a], w.t_s[b]
-            z = math.sqrt(max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 0.0))
-            if z <= 0.0:
-                continue
-            ca, cb = sa * w.e_d[e] / z, sb * w.e_y[e] / z
+            w.e_loss[e] = 4.0 * max(sb * sb * w.e_y[e] - sa * sa * w.e_d[e], 0.0)
+            continue
         if a != 0:
-            w.t_step[a] = -ca
+            w.t_step[a] = -w.e_ca[e]
         if b != 0:
-            w.t_step[b] = cb
+            w.t_step[b] = w.e_cb[e]
         leverage = inverse_norm(w.hess, max(a, b), w.t_step)
-        w.e_loss[e] = z * z / max(1e-9, 1.0 - leverage)
+        w.e_loss[e] = w.e_z[e] * w.e_z[e] / max(1e-9, 1.0 - leverage)
 
 
 @kernel
