@@ -84,6 +84,8 @@ class Mispricing(NamedTuple):
             return Best(plan, None, room.strict, upper)
         trades = [self.kernels.trades[e] for e in edges]
         single = self.plans.of_paths(ask, [trades], [1.0], plan)
+        if plan is None and single is None:  # what few trades lose to rounding the dual's flow may not
+            plan = self.plans.of_flow(ask, self.kernels.flow_in_order(search, alone, limits)[0])
         near = room.strict or single is None or rounding(single) > COUNTS
         return Best(better(plan, single), single, near, upper)
 
