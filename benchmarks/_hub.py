@@ -22,10 +22,10 @@ class Told(NamedTuple):
 
 
 class Hub:
-    """Sends events to one consumer."""
+    """Sends events to whoever has subscribed; a relayer does so twice at its start, once for the prices of before."""
 
     def __init__(self) -> None:
-        self._link: websocket.Session | None = None
+        self._links: list[websocket.Session] = []
         self._server: websocket.WsServer | None = None
         self._sequence = 0
 
@@ -40,7 +40,11 @@ class Hub:
                     wish = hub_pb2.SubscribeEvent.FromString(envelope.payload)
                     reply = hub_pb2.SubscribeReply(subscription_id=wish.subscription_id, ok=True, head=hub._sequence)
                     self.send_binary(outport.payload_envelope("subscribe", reply.SerializeToString(), 0))
-                    hub._link = self
+                    hub._links.append(self)
+
+            def on_close(self) -> None:
+                if self in hub._links:
+                    hub._links.remove(self)
 
         self._server = await websocket.serve(lambda _: Link(), "127.0.0.1", 0)
         return f"ws://127.0.0.1:{self._server.port}/hub/ws"
@@ -54,9 +58,10 @@ class Hub:
         self._push(outport.FINALIZED_BLOCK, final.SerializeToString())
 
     def _push(self, topic: str, payload: bytes) -> None:
-        assert self._link is not None, "the relayer has not come"
+        assert self._links, "the relayer has not come"
         self._sequence += 1
-        self._link.send_binary(outport.payload_envelope(topic, payload, self._sequence))
+        for link in self._links:
+            link.send_binary(outport.payload_envelope(topic, payload, self._sequence))
 
     async def stop(self) -> None:
         """Close everything."""
