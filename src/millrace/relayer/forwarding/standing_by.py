@@ -18,6 +18,7 @@ from millrace.relayer.forwarding.wire import Outbox, WireError
 from millrace.relayer.gateway.wallets import UNKNOWN, transaction_reply
 from millrace.relayer.journal.fates import Fates, FatesUnavailable
 from millrace.relayer.journal.journal import Journal, transaction_of
+from millrace.relayer.journal.writer import JournalError
 from millrace.relayer.protocol import messages
 from millrace.relayer.settings import RelayerSettings
 from millrace.runtime import websocket
@@ -41,13 +42,16 @@ class StandingBy:
         self._server: websocket.WsServer | None = None
 
     async def start(self) -> None:
-        """Listen. Raises `OSError` when the port is taken."""
+        """Listen, unless another has the port: this one needs it when it has a seat, and that one may be gone then."""
         await self._fates.open(self._journal.path)
         self._fates.fill(self._journal.path)
-        settings = self._settings
-        self._server = await websocket.serve(
-            self._session, settings.host, settings.port, max_message_size=wire.HEAD_BYTES, max_sessions=MAX_EDGES
-        )
+        host, port = self._settings.host, self._settings.port
+        try:
+            self._server = await websocket.serve(
+                self._session, host, port, max_message_size=wire.HEAD_BYTES, max_sessions=MAX_EDGES
+            )
+        except OSError as error:
+            log.warning("edges do not hear that this relayer stands by", extra={"port": port, "reason": str(error)})
 
     async def stop(self) -> None:
         """Listen no more: edges come again when this relayer serves."""
@@ -95,7 +99,11 @@ class StandingBy:
             return 503, messages.encode({"error": str(error)})
         if fate is not None and fate.is_over:
             return 200, messages.encode(transaction_reply(tx_hash.hex(), fate, None))
-        if fate is not None or tx_hash in self._open:
+        try:
+            is_open = fate is not None or tx_hash in self._open
+        except JournalError as error:
+            return 503, messages.encode({"error": str(error)})
+        if is_open:
             return 503, messages.encode({"error": OPEN})
         return 404, messages.encode({"error": UNKNOWN})
 
