@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from millrace.dex.pool import Pool
 from millrace.routing.costs import Table
 from millrace.routing.execution import RESOLUTION, execute, execute_paths, portion, portions
 from millrace.routing.plan import Execution, Fill, Leg, net_of
-from millrace.routing.router import Limits, Route, Router
+from millrace.routing.router import Algorithm, Limits, Route, Router
 from millrace.routing.venue import Trade
 
 A, B = "AAA-111111", "BBB-222222"
@@ -140,3 +141,15 @@ def test_of_two_paths_the_one_of_a_unit_more_is_found() -> None:
             found = router.exact_path(A, B, much, Limits(toll=toll))
             assert found is not None
             assert found[0].pool.id == "more"
+
+
+@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+@pytest.mark.parametrize("algorithm", ["lagrangian", "hybrid"])
+def test_a_small_part_of_a_flow_is_not_left_to_rounding(names: tuple[str, str], algorithm: Algorithm) -> None:
+    """A pool that pays a tenth of all for three parts in ten million of the input gets these, whatever its place."""
+    large, small = pair(names[0], (A, B), (10**33,) * 2), pair(names[1], (A, B), (10**18, 10**29))
+    pools = [large, small]
+    fills = Router(pools, DictMarket(pools, A)).forward(A, B, 10**30, Limits(), algorithm).execution.fills
+    sold = sum(fill.amount_in for fill in fills if fill.trade.pool is small)
+    best = int((10**18 * 10**29) ** 0.5)
+    assert 0.9 * best < sold < 1.1 * best

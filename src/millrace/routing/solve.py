@@ -234,7 +234,7 @@ def extract(
         make_acyclic(net, w, sources)  # revived edges may have closed a circle
     if not shorten(net, w, sources, hops):
         return 0
-    return _write_flow(w, sources, edges, flows)
+    return _write_flow(net, w, sources, edges, flows)
 
 
 @kernel
@@ -249,7 +249,7 @@ def grow(
     make_acyclic(net, w, 1)
     if not shorten(net, w, 1, hops):
         return 0
-    return _write_flow(w, 1, edges, flows)
+    return _write_flow(net, w, 1, edges, flows)
 
 
 @inlined
@@ -280,8 +280,12 @@ def _set_paths(net: Net, w: Work, q: Search, ways: IntTable, lengths: Ints, part
 
 
 @inlined
-def _write_flow(w: Work, sources: int, edges: Ints, flows: Floats) -> int:
-    """Write the flow in execution order; returns the number of its edges."""
+def _write_flow(net: Net, w: Work, sources: int, edges: Ints, flows: Floats) -> int:
+    """Write the flow in execution order; returns the number of its edges.
+
+    Of those that sell the source the largest comes last: it sells what the others leave, and what rounding them takes
+    or leaves is next to nothing of it, but might be all of a small one.
+    """
     settle_flows(w)
     trim(w, sources)
     count = order_edges(w, sources)
@@ -292,4 +296,13 @@ def _write_flow(w: Work, sources: int, edges: Ints, flows: Floats) -> int:
             edges[written] = w.e_edge[e]
             flows[written] = w.e_d[e] * w.unit[0]
             written += 1
+    last, most = 0, 0
+    while last + 1 < written and net.src[edges[last + 1]] == net.src[edges[0]]:
+        last += 1
+        if flows[last] >= flows[most]:
+            most = last
+    if written > 0:
+        edge, flow = edges[last], flows[last]
+        edges[last], flows[last] = edges[most], flows[most]
+        edges[most], flows[most] = edge, flow
     return written
